@@ -1,0 +1,1 @@
+"""Histories and their publications, between processes."""

@@ -1,0 +1,345 @@
+"""The port: what a store of histories must do, and the laws it keeps."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from gateway.types import EntryKind, Position, Topic
+
+__all__ = [
+    "AppendAnswer",
+    "AppendRequest",
+    "Appended",
+    "Bound",
+    "Broker",
+    "Busy",
+    "Change",
+    "Condition",
+    "Conflict",
+    "Ended",
+    "Entry",
+    "Fenced",
+    "History",
+    "Link",
+    "Listener",
+    "LogStep",
+    "Restore",
+    "Stale",
+    "Stored",
+    "Trimmed",
+    "Unmet",
+]
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """One event to append.
+
+    Attributes:
+        kind: ``d`` a delta of an open message, ``e`` the end of a message, ``x`` the end of the run, ``h`` other.
+        type: The event's type, for the header that readers are sorted by.
+        message: The message it belongs to; "" for none.
+        data: The event as one line of JSON from our own encoder.
+
+    """
+
+    kind: EntryKind
+    type: str
+    data: bytes
+    message: str = ""
+
+
+class Condition(msgspec.Struct, frozen=True, kw_only=True):
+    """What a state field must be: ``=`` equal, ``!`` absent, ``>`` its deadline is ahead, ``<`` it has passed."""
+
+    field: str
+    op: str
+    value: str = ""
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """What a state field becomes; "" deletes it."""
+
+    field: str
+    value: str
+
+
+class LogStep(msgspec.Struct, frozen=True, kw_only=True):
+    """How an append moves the topic's log: from (first, before) to (next, after); hashes as in STORE.md 8."""
+
+    first: int
+    before: str
+    next: int
+    after: str
+
+
+class AppendRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One atomic append.
+
+    Attributes:
+        writer: Whose append sequence this is: a run id, or ``u/<user>/<client id>`` for a person's action.
+        seq: The append's own mark; a retry carries the same one, another append another one.
+        entries: One to 1,000 events.
+        run: The run that appends, which must hold the topic; "" for none.
+        token: Its lease's token.
+        log: How the log moves; None where no logged event is among the entries.
+        lease: Take the topic's lease for this many ms; None where it is held or not needed.
+        conditions: All must hold.
+        changes: Made together with the append.
+
+    """
+
+    writer: str
+    seq: str
+    entries: Sequence[Entry]
+    run: str = ""
+    token: str = ""
+    log: LogStep | None = None
+    lease: int | None = None
+    conditions: Sequence[Condition] = ()
+    changes: Sequence[Change] = ()
+
+
+class Appended(msgspec.Struct, frozen=True, kw_only=True):
+    """Stored, now or by an earlier try of the same append.
+
+    Attributes:
+        position: Of the last event.
+        first: Offset of the first.
+        people: Offset of the last people's action on the topic, 0 for none (not told with a repeated answer).
+        repeated: An earlier try had stored it.
+
+    """
+
+    position: Position
+    first: int
+    people: int = 0
+    repeated: bool = False
+
+
+class Restore(msgspec.Struct, frozen=True, kw_only=True):
+    """The history lost something; nothing was stored. The run writes it again from here (STORE.md 3).
+
+    Attributes:
+        position: The topic's top, in its new epoch.
+        seq, hash: The log's next seq and its chain hash there.
+        append_seq: The last append of this writer that the store knows; "" for none.
+        holder: The run that holds the lease; "" for none.
+        open: Messages that have deltas and no end.
+
+    """
+
+    position: Position
+    seq: int
+    hash: str
+    append_seq: str
+    holder: str
+    open: tuple[str, ...]
+
+
+class Ended(msgspec.Struct, frozen=True, kw_only=True):
+    """The run has its end, at this position; nothing was stored."""
+
+    position: Position
+    first: int
+
+
+class Fenced(msgspec.Struct, frozen=True, kw_only=True):
+    """The lease is not this token's; nothing was stored. ``holder`` "" = nobody's."""
+
+    position: Position
+    holder: str
+
+
+class Busy(msgspec.Struct, frozen=True, kw_only=True):
+    """Another run holds the lease; nothing was stored. ``deadline``: Redis time, ms."""
+
+    holder: str
+    deadline: int
+    position: Position
+
+
+class Conflict(msgspec.Struct, frozen=True, kw_only=True):
+    """The log stands elsewhere; nothing was stored."""
+
+    seq: int
+    hash: str
+
+
+class Unmet(msgspec.Struct, frozen=True, kw_only=True):
+    """A condition does not hold; nothing was stored. ``value`` "" = the field is absent."""
+
+    field: str
+    value: str
+    position: Position
+
+
+class Bound(msgspec.Struct, frozen=True, kw_only=True):
+    """The history is at its bound; nothing was stored. ``size``: its bytes."""
+
+    size: int
+
+
+AppendAnswer = Appended | Restore | Ended | Fenced | Busy | Conflict | Unmet | Bound
+
+
+class Stored(msgspec.Struct, frozen=True, kw_only=True):
+    """A stored event, as bytes."""
+
+    offset: int
+    data: bytes
+
+
+class History(msgspec.Struct, frozen=True, kw_only=True):
+    """What a read found.
+
+    Attributes:
+        epoch: The topic's; "" where nobody has written it.
+        top: Its last offset.
+        floor: Reading from here or above is complete.
+        complete: The asked position may go on. If not, the state is ``snapshot`` (or, without one, an empty
+            state at the floor) followed by ``events``.
+        snapshot: Bytes of a stored snapshot; None where the position may go on or there is none.
+        snapshot_position: Where that snapshot stands.
+        events: Stored events above the position (or above the snapshot), both streams merged, by offset.
+        upto: The offset to which ``events`` is complete; less than ``top`` where the limit cut it.
+        size: Bytes of the history.
+        seq, hash: The log's next seq and chain hash.
+
+    """
+
+    epoch: str
+    top: int
+    floor: int
+    complete: bool
+    snapshot: bytes | None
+    snapshot_position: Position | None
+    events: tuple[Stored, ...]
+    upto: int
+    size: int
+    seq: int
+    hash: str
+
+
+class Trimmed(msgspec.Struct, frozen=True, kw_only=True):
+    """The snapshot is stored and the floor raised."""
+
+    position: Position
+
+
+class Stale(msgspec.Struct, frozen=True, kw_only=True):
+    """The snapshot's position may not go on, or lies below the floor, or the topic is gone; nothing changed."""
+
+    position: Position
+    floor: int
+
+
+class Listener(Protocol):
+    """Who hears a link. All four are called in the loop, never concurrently, and must not block or raise."""
+
+    def received(self, channel: str, payload: bytes) -> None:
+        """Take one publication: header line ``epoch first last type[,type…]``, then one push line per offset."""
+
+    def drained(self) -> None:
+        """Act on what was received: the socket holds no more for now. Called in the same loop tick."""
+
+    def lost(self) -> None:
+        """Mark everything as unsure: publications are being missed from now on."""
+
+    def restored(self) -> None:
+        """Read every topic again from its last offset: all channels are subscribed anew."""
+
+
+class Link(Protocol):
+    """One pub/sub connection that keeps itself alive."""
+
+    @property
+    def up(self) -> bool:
+        """Whether every channel is subscribed right now."""
+
+    async def subscribe(self, channel: str) -> None:
+        """Hear a channel; returns once the server has said so.
+
+        While the server is away it waits; a lost link asks again by itself.
+        """
+
+    async def unsubscribe(self, channel: str) -> None:
+        """Stop hearing a channel."""
+
+    async def aclose(self) -> None:
+        """End the link; nothing is called after it returns."""
+
+
+class Broker(Protocol):
+    """Keeps the histories and carries publications.
+
+    Laws (DESIGN.md 3): storing, numbering and publishing are one step; an append repeated with the same
+    (writer, seq) is stored once; nothing of a run is stored after its end; a fenced writer stores nothing.
+    Every call is one attempt: it raises `BrokerUnavailableError` where the server is away or in no state to
+    answer, and the caller repeats it, an append with the same seq.
+    """
+
+    async def append(self, topic: Topic, request: AppendRequest, *, position: Position) -> AppendAnswer:
+        """Append events in one atomic step.
+
+        Args:
+            topic: Where.
+            request: What.
+            position: The writer's position as of its last acknowledgement; START for none.
+
+        """
+
+    async def read(self, topic: Topic, position: Position, *, limit: int = 1000, seen: bool = False) -> History:
+        """Read what lies above a position.
+
+        Args:
+            topic: Where.
+            position: From where; START for all.
+            limit: At most this many events; 0 for none, only the facts.
+            seen: This process itself has seen the position, so one above the top proves a rollback.
+
+        """
+
+    async def trim(self, topic: Topic, snapshot: bytes, *, position: Position, size: int) -> Trimmed | Stale:
+        """Store a snapshot of the state at a position and raise the floor to it.
+
+        ``size`` is the history's bytes when the snapshot was folded.
+        """
+
+    async def renew(
+        self, topic: Topic, *, run: str, token: str, lease: int, position: Position
+    ) -> Appended | Restore | Ended | Fenced:
+        """Move the lease's deadline to now + ``lease`` ms."""
+
+    async def declare_lost(self, topic: Topic, *, run: str, data: bytes, position: Position) -> Appended | Busy | None:
+        """Write ``agent_lost`` for a run whose deadline has passed; Busy where it lives, None where none holds."""
+
+    async def topics(self, *, limit: int = 1000) -> list[tuple[Topic, int]]:
+        """List the topics written last, each with the Unix time (ms) of its last activity, newest first."""
+
+    async def due(self, *, until: int) -> list[Topic]:
+        """List the topics whose due time (ms, Redis clock) is at or before ``until``."""
+
+    async def set_due(self, topic: Topic, at: int | None) -> None:
+        """Note when a topic wants work (ms, Redis clock); None takes the note away. A hint only (STORE.md 6)."""
+
+    async def wake(self, topic: Topic) -> None:
+        """Tell the workers on channel `wake_channel` that a topic wants work now."""
+
+    def now(self) -> int:
+        """Give the Unix time in ms on the server's clock, as last measured."""
+
+    def channel(self, topic: Topic) -> str:
+        """Name the channel of a topic's publications."""
+
+    def control_channel(self, topic: Topic) -> str:
+        """Name the channel of a topic's wake-ups."""
+
+    def wake_channels(self) -> tuple[str, ...]:
+        """Name the channels that workers hear: one a shard, payload = a topic."""
+
+    def link(self, listener: Listener) -> Link:
+        """Make a pub/sub connection; the caller closes it."""
+
+    async def aclose(self) -> None:
+        """Close all connections."""
