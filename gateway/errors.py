@@ -16,6 +16,7 @@
     │   └── ContextTooLargeError
     ├── CommandError            a client's command answered by an error reply (code, temporary)
     ├── DisconnectError         a connection closed with a code (reconnect or not)
+    ├── ProviderError           a model provider answered with an error, or its stream broke off
     └── SnapshotError           a snapshot that is none
 """
 
@@ -37,6 +38,7 @@ __all__ = [
     "FencedError",
     "GatewayError",
     "HistoryConflictError",
+    "ProviderError",
     "PublishError",
     "RunEndedError",
     "SnapshotError",
@@ -276,6 +278,24 @@ class DisconnectError(GatewayError):
 
     def __str__(self) -> str:
         return f"{int(self.code)}: {self.reason}"
+
+
+class ProviderError(GatewayError):
+    """A model provider answered with an error, or its stream broke off.
+
+    Attributes:
+        code: The provider's own word for it; "" where it gave none.
+        message: The provider's sentence.
+
+    """
+
+    def __init__(self, message: str, *, code: str = "") -> None:
+        super().__init__(message, code)
+        self.message = message
+        self.code = code
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.message}" if self.code else self.message
 
 
 class SnapshotError(GatewayError, ValueError):

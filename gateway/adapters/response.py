@@ -1,0 +1,239 @@
+"""One provider response on its way into a run: its deltas go out as they come, its whole is the message."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import msgspec
+
+from gateway.context.messages import Message, ToolCall
+from gateway.context.usage import Usage
+from gateway.errors import ProviderError
+
+__all__ = ["Adapter", "Call", "Response", "Sink", "compact"]
+
+INTERRUPTED_RESULT = "The call was interrupted: the provider's stream ended without its result."
+
+
+class Sink(Protocol):
+    """What an adapter needs of a `Run`."""
+
+    async def delta(self, text: str) -> None: ...
+
+    async def thinking(self, text: str) -> None: ...
+
+    async def tool_call_delta(
+        self, *, index: int, text: str = "", id: str | None = None, name: str | None = None
+    ) -> None: ...
+
+    async def add_message(self, message: Message) -> None: ...
+
+    async def tool_call(self, id: str, name: str, arguments: str, *, server: bool = False) -> None: ...
+
+    async def tool_result(self, tool_call_id: str, name: str, content: str, *, error: bool = False) -> None: ...
+
+    async def usage(self, usage: Usage, *, call: str | None = None) -> None: ...
+
+    async def discard(self, *, reason: str, call: str | None = None) -> None: ...
+
+
+class Call(msgspec.Struct, kw_only=True):
+    """A tool call that is being streamed.
+
+    Attributes:
+        id, name: "" until the provider has told them.
+        pieces: Of the arguments' JSON text.
+        server: The provider runs it itself.
+        extra: What else the provider said of it, kept in the message.
+
+    """
+
+    id: str = ""
+    name: str = ""
+    pieces: list[str] = msgspec.field(default_factory=list)
+    server: bool = False
+    extra: dict[str, Any] = msgspec.field(default_factory=dict)
+
+    @property
+    def arguments(self) -> str:
+        """The arguments' JSON text; a call that was given none has an empty object."""
+        return "".join(self.pieces) or "{}"
+
+
+class Response:
+    """Collects one response of a provider and passes its deltas to the run.
+
+    Attributes:
+        call: Id of the model call, under which its usage counts.
+        calls: The tool calls in the order of their appearance.
+        metadata: Goes into the message; the adapter adds to it.
+        reasoning: The provider's own reasoning items, needed to continue the conversation.
+
+    """
+
+    def __init__(self, sink: Sink, *, call: str, model: str = "") -> None:
+        self.call = call
+        self.calls: list[Call] = []
+        self.metadata: dict[str, Any] = {"model": model} if model else {}
+        self.reasoning: list[dict[str, Any]] = []
+        self._sink = sink
+        self._text: list[str] = []
+        self._thinking: list[str] = []
+        self._results: list[tuple[Call, str, bool]] = []
+
+    async def text(self, piece: str) -> None:
+        """Add answer text."""
+        if piece:
+            self._text.append(piece)
+            await self._sink.delta(piece)
+
+    async def thinking(self, piece: str) -> None:
+        """Add thinking text."""
+        if piece:
+            self._thinking.append(piece)
+            await self._sink.thinking(piece)
+
+    @property
+    def has_thinking(self) -> bool:
+        """Whether any thinking has come."""
+        return bool(self._thinking)
+
+    async def open_call(self, call: Call) -> Call:
+        """Add a tool call, with what is known of it by now."""
+        index = len(self.calls)
+        self.calls.append(call)
+        await self._sink.tool_call_delta(
+            index=index, text="".join(call.pieces), id=call.id or None, name=call.name or None
+        )
+        return call
+
+    async def grow_call(self, call: Call, piece: str, *, id: str = "", name: str = "") -> None:
+        """Add a piece of a call's arguments, its id, its name."""
+        new_id, new_name = (id if id != call.id else ""), (name if name != call.name else "")
+        if not (piece or new_id or new_name):
+            return
+        call.id, call.name = new_id or call.id, new_name or call.name
+        if piece:
+            call.pieces.append(piece)
+        await self._sink.tool_call_delta(
+            index=self.calls.index(call), text=piece, id=new_id or None, name=new_name or None
+        )
+
+    def settle_call(self, call: Call, arguments: str) -> None:
+        """Take the provider's final word on a call's arguments, which outranks the pieces."""
+        if arguments:
+            call.pieces = [arguments]
+
+    def answer(self, call: Call, content: str, *, error: bool = False) -> None:
+        """Note the result of a call that the provider ran itself; it is written after the message."""
+        self._results.append((call, content, error))
+
+    async def usage(self, usage: Usage) -> None:
+        """Say what the call has cost so far."""
+        await self._sink.usage(usage, call=self.call)
+
+    async def end(self) -> list[Call]:
+        """Write the message, then the calls that the provider ran and their results.
+
+        Returns:
+            The provider's own calls that have no result yet.
+
+        """
+        calls = tuple(
+            ToolCall(
+                id=call.id,
+                name=call.name,
+                arguments=call.arguments,
+                extra={**call.extra, "server": True} if call.server else call.extra,
+            )
+            for call in self.calls
+        )
+        await self._sink.add_message(
+            Message.assistant(
+                "".join(self._text) if self._text or not calls else None,
+                tool_calls=calls or None,
+                thinking="".join(self._thinking) or None,
+                reasoning_details=self.reasoning or None,
+                metadata=self.metadata,
+            )
+        )
+        answered = {id(call) for call, _, _ in self._results}
+        for call in self.calls:
+            if call.server:
+                await self._sink.tool_call(call.id, call.name, call.arguments, server=True)
+        for call, content, error in self._results:
+            await self._sink.tool_result(call.id, call.name, content, error=error)
+        return [call for call in self.calls if call.server and id(call) not in answered]
+
+
+class Adapter(ABC):
+    """Feeds one provider's stream events, as the provider sent them, into a run.
+
+    Args:
+        run: Where the events go.
+
+    """
+
+    def __init__(self, run: Sink) -> None:
+        self._sink = run
+        self._response: Response | None = None
+        self._unanswered: dict[str, Call] = {}
+
+    @abstractmethod
+    async def feed(self, event: Mapping[str, Any]) -> None:
+        """Take the next event of the stream.
+
+        Raises:
+            ProviderError: The provider reports an error.
+
+        """
+
+    @staticmethod
+    @abstractmethod
+    def model(event: Mapping[str, Any]) -> str | None:
+        """Name the model, where this event tells it."""
+
+    async def finish(self) -> None:
+        """Take the end of the stream.
+
+        Raises:
+            ProviderError: A response has begun and not ended; the run keeps what came as interrupted.
+
+        """
+        if self._response is not None:
+            self._response = None
+            raise ProviderError("the stream ended in the middle of a response", code="incomplete_stream")
+        await self._close_unanswered()
+
+    async def _close_unanswered(self) -> None:
+        # What the provider ran is never offered for execution, so nobody else would answer it.
+        for call in self._unanswered.values():
+            await self._sink.tool_result(call.id, call.name, INTERRUPTED_RESULT, error=True)
+        self._unanswered.clear()
+
+    async def _begin(self, *, call: str, model: str) -> Response:
+        if self._response is not None:
+            await self._sink.discard(reason="the provider started the response again", call=self._response.call)
+        self._response = Response(self._sink, call=call, model=model)
+        return self._response
+
+    async def _end(self) -> None:
+        response, self._response = self._response, None
+        if response is not None:
+            for call in await response.end():
+                self._unanswered[call.id] = call
+
+    async def _answer(self, call_id: str, content: str, *, error: bool) -> None:
+        """Pass on the result of a call that the provider ran, of this response or an earlier one."""
+        here = self._response.calls if self._response is not None else ()
+        own = next((call for call in here if call.id == call_id), None)
+        if own is not None and self._response is not None:
+            self._response.answer(own, content, error=error)
+            return
+        earlier = self._unanswered.pop(call_id, None)
+        await self._sink.tool_result(call_id, earlier.name if earlier else "", content, error=error)
+
+
+def compact(value: object) -> str:
+    """Write a value as one line of JSON."""
+    return msgspec.json.encode(value).decode()
