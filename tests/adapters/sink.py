@@ -1,0 +1,73 @@
+"""A run's adapter-facing side that records, with the rules of the real one: a message ends its deltas."""
+
+from typing import Any
+
+from gateway.context.messages import Message
+from gateway.context.usage import Usage
+
+
+class RecordingSink:
+    """Keeps what an adapter says.
+
+    Attributes:
+        messages: Each finished assistant message, with the text, thinking and arguments that were streamed for it.
+        results: Tool results, as (call id, name, content, error).
+        ran: Calls announced as running, as (id, name, arguments, server).
+        usages: The last counters of each model call.
+        discarded: Reasons.
+
+    """
+
+    def __init__(self) -> None:
+        self.messages: list[tuple[Message, str, str, list[str]]] = []
+        self.results: list[tuple[str, str, str, bool]] = []
+        self.ran: list[tuple[str, str, str, bool]] = []
+        self.usages: dict[str, Usage] = {}
+        self.discarded: list[str] = []
+        self.order: list[str] = []
+        self._reset()
+
+    def _reset(self) -> None:
+        self.open_text, self.open_thinking = "", ""
+        self.open_calls: dict[int, str] = {}
+
+    async def delta(self, text: str) -> None:
+        assert text, "an empty delta is not published"
+        self.open_text += text
+
+    async def thinking(self, text: str) -> None:
+        assert text, "an empty delta is not published"
+        self.open_thinking += text
+
+    async def tool_call_delta(
+        self, *, index: int, text: str = "", id: str | None = None, name: str | None = None
+    ) -> None:
+        assert text or id or name, "an empty delta is not published"
+        assert index <= len(self.open_calls), "calls are numbered in order"
+        self.open_calls[index] = self.open_calls.get(index, "") + text
+
+    async def add_message(self, message: Message) -> None:
+        self.order.append("message")
+        self.messages.append((message, self.open_text, self.open_thinking, list(self.open_calls.values())))
+        self._reset()
+
+    async def tool_call(self, id: str, name: str, arguments: str, *, server: bool = False) -> None:
+        self.order.append("call")
+        self.ran.append((id, name, arguments, server))
+
+    async def tool_result(self, tool_call_id: str, name: str, content: str, *, error: bool = False) -> None:
+        self.order.append("result")
+        self.results.append((tool_call_id, name, content, error))
+
+    async def usage(self, usage: Usage, *, call: str | None = None) -> None:
+        assert call is not None
+        self.usages[call] = usage
+
+    async def discard(self, *, reason: str, call: str | None = None) -> None:
+        self.discarded.append(reason)
+        self.usages.pop(call or "", None)
+        self._reset()
+
+    def last(self) -> dict[str, Any]:
+        """Give the last message as a plain map."""
+        return self.messages[-1][0].to_dict()
