@@ -16,6 +16,7 @@
     │   └── ContextTooLargeError
     ├── CommandError            a client's command answered by an error reply (code, temporary)
     ├── DisconnectError         a connection closed with a code (reconnect or not)
+    ├── UnreachableError        a gateway that a client cannot talk to
     ├── ProviderError           a model provider answered with an error, or its stream broke off
     └── SnapshotError           a snapshot that is none
 """
@@ -43,6 +44,7 @@ __all__ = [
     "RunEndedError",
     "SnapshotError",
     "TopicBusyError",
+    "UnreachableError",
     "UnsubscribeCode",
 ]
 
@@ -296,6 +298,26 @@ class ProviderError(GatewayError):
 
     def __str__(self) -> str:
         return f"{self.code}: {self.message}" if self.code else self.message
+
+
+class UnreachableError(GatewayError, ConnectionError):
+    """Nobody answers at a gateway's address, or not as a gateway.
+
+    Attributes:
+        url: The address.
+        reason: What was found there.
+        temporary: Whether the same try can succeed later.
+
+    """
+
+    def __init__(self, *, url: str, reason: str, temporary: bool) -> None:
+        super().__init__(url, reason)
+        self.url = url
+        self.reason = reason
+        self.temporary = temporary
+
+    def __str__(self) -> str:
+        return f"no gateway answers at {self.url}: {self.reason}"
 
 
 class SnapshotError(GatewayError, ValueError):
