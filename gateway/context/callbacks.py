@@ -1,0 +1,127 @@
+"""Telling others what a run does: callback, sink and topic, each apart from the others' failures."""
+
+import inspect
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+from gateway.context.context import Context
+from gateway.context.pubsub import Notification, publish
+
+__all__ = [
+    "EVENTS",
+    "Notification",
+    "emit",
+    "emit_many",
+    "has_callback",
+    "has_notification",
+    "notification_for",
+    "put_callback",
+    "remove_callback",
+    "set_notify",
+]
+
+EVENTS: Mapping[str, str] = MappingProxyType(
+    {
+        "on_agent_start": "agent_start",
+        "on_llm_new_delta": "agent_delta",
+        "on_llm_new_thinking_delta": "agent_thinking",
+        "on_llm_new_message": "agent_message",
+        "on_tool_call": "tool_call",
+        "on_tool_response": "tool_result",
+        "on_agent_complete": "agent_complete",
+        "on_error": "agent_error",
+    }
+)
+"""Callback event → notification type; any other event is its own type."""
+
+_logger = logging.getLogger(__package__)
+
+
+def notification_for(event: str, payload: Any) -> Notification:
+    """Give the notification of a callback event."""
+    return Notification(type=EVENTS.get(event, event), payload=payload)
+
+
+async def emit(ctx: Context, event: str, payload: Any) -> None:
+    """Call the event's callback, then the sink, then publish; what fails is logged and the rest goes on.
+
+    Args:
+        ctx: Who is told. Callback and sink may be coroutine functions; they are awaited.
+        event: One of `EVENTS`, or any other name.
+        payload: Its facts.
+
+    """
+    notification = notification_for(event, payload)
+    callback = ctx.callbacks.get(event)
+    if callback is not None:
+        await _call(f"callback {event}", callback, event, payload)
+    if ctx.notify is not None:
+        await _call(f"sink of {notification.type}", ctx.notify, notification)
+    await publish(ctx.pubsub, ctx.pubsub_topic, notification)
+
+
+async def emit_many(ctx: Context, pairs: Iterable[tuple[str, Any]]) -> None:
+    """Emit (event, payload) pairs in order."""
+    for event, payload in pairs:
+        await emit(ctx, event, payload)
+
+
+def has_callback(ctx: Context, event: str) -> bool:
+    """Tell whether an event has a callback."""
+    return event in ctx.callbacks
+
+
+def put_callback(ctx: Context, event: str, fn: Callable[[str, Any], Any]) -> Context:
+    """Set an event's callback.
+
+    Raises:
+        TypeError: It cannot be called with an event and a payload.
+
+    """
+    if not callable(fn):
+        raise TypeError(f"expected a function of event and payload, got {type(fn).__name__}")
+    try:
+        inspect.signature(fn).bind("event", "payload")
+    except ValueError:
+        pass  # a builtin that does not tell its parameters
+    except TypeError as error:
+        raise TypeError(f"expected a function of event and payload: {error}") from error
+    return msgspec.structs.replace(ctx, callbacks={**ctx.callbacks, event: fn})
+
+
+def remove_callback(ctx: Context, event: str) -> Context:
+    """Take an event's callback away, if it has one."""
+    if event not in ctx.callbacks:
+        return ctx
+    kept = {name: fn for name, fn in ctx.callbacks.items() if name != event}
+    return msgspec.structs.replace(ctx, callbacks=kept)
+
+
+def set_notify(ctx: Context, sink: Callable[[Notification], object] | None) -> Context:
+    """Set the sink of all notifications; None for none.
+
+    Raises:
+        TypeError: It cannot be called.
+
+    """
+    if sink is not None and not callable(sink):
+        raise TypeError(f"expected a function of a notification, got {type(sink).__name__}")
+    return msgspec.structs.replace(ctx, notify=sink)
+
+
+def has_notification(ctx: Context) -> bool:
+    """Tell whether there is a sink."""
+    return ctx.notify is not None
+
+
+async def _call(what: str, fn: Callable[..., Any], *arguments: Any) -> None:
+    try:
+        result = fn(*arguments)
+        if inspect.isawaitable(result):
+            await result
+    except Exception:
+        _logger.exception("%s failed", what)
