@@ -1,0 +1,485 @@
+/**
+ * Draws a tree of Markdown blocks as nodes and keeps them up to date: what is closed is never touched again, text that grows
+ * grows by `appendData`.
+ */
+
+import { copyButton, el, setText } from '../dom.js';
+import { Blocks, looksLikeTable, cells } from './blocks.js';
+import { parseInline, safeCut } from './inline.js';
+
+/** Longer inline content is cut in pieces that are parsed apart, so that a frame's work is bounded. In UTF-16 units. */
+const INLINE_WINDOW = 8192;
+/** A text node of code is not made longer than this, in UTF-16 units. */
+const CODE_NODE = 8192;
+
+const INLINE_TAGS = new Map([
+  ['strong', 'strong'],
+  ['em', 'em'],
+  ['del', 'del'],
+  ['code', 'code'],
+  ['link', 'a'],
+  ['break', 'br'],
+]);
+
+/** One drawn inline node. */
+class InlineNode {
+  /** @param {import('./inline.js').Inline} source */
+  constructor(source) {
+    this.type = source.type;
+    const tag = INLINE_TAGS.get(source.type);
+    /** @type {Text|HTMLElement} */
+    this.node = tag === undefined ? document.createTextNode('') : el(tag);
+    /** @type {InlineNode[]} */
+    this.children = [];
+    this.shown = '';
+    this.update(source);
+  }
+
+  /** @param {import('./inline.js').Inline} source */
+  update(source) {
+    if (this.node instanceof Text) {
+      grow(this.node, this.shown, source.text);
+      this.shown = source.text;
+      return;
+    }
+    if (source.type === 'code') {
+      let text = this.node.firstChild;
+      if (!(text instanceof Text)) {
+        text = document.createTextNode('');
+        this.node.append(text);
+      }
+      grow(/** @type {Text} */ (text), this.shown, source.text);
+      this.shown = source.text;
+      return;
+    }
+    if (source.type === 'link') {
+      if (source.href === null) {
+        this.node.removeAttribute('href');
+      } else if (this.node.getAttribute('href') !== source.href) {
+        this.node.setAttribute('href', source.href);
+        this.node.setAttribute('rel', 'noopener noreferrer');
+        this.node.setAttribute('target', '_blank');
+      }
+      if (source.title !== null) this.node.title = source.title;
+    }
+    drawInline(this.node, this.children, source.children, null);
+  }
+}
+
+/**
+ * @param {Text} node
+ * @param {string} shown
+ * @param {string} text
+ */
+function grow(node, shown, text) {
+  if (text === shown) return;
+  if (text.startsWith(shown)) node.appendData(text.slice(shown.length));
+  else node.data = text;
+}
+
+/**
+ * @param {HTMLElement} parent
+ * @param {InlineNode[]} drawn - changed to what is drawn now
+ * @param {import('./inline.js').Inline[]} sources
+ * @param {Node|null} after - what stands before the drawn nodes
+ */
+function drawInline(parent, drawn, sources, after) {
+  for (let index = 0; index < sources.length; index += 1) {
+    const source = sources[index];
+    const old = drawn[index];
+    if (old !== undefined && old.type === source.type) {
+      old.update(source);
+    } else {
+      const made = new InlineNode(source);
+      if (old === undefined) {
+        const before = index === 0 ? after : drawn[index - 1].node;
+        parent.insertBefore(made.node, before === null ? parent.firstChild : before.nextSibling);
+      } else {
+        old.node.replaceWith(made.node);
+      }
+      drawn[index] = made;
+    }
+  }
+  for (const extra of drawn.splice(sources.length)) extra.node.remove();
+}
+
+/** The inline content of one element. */
+class InlineView {
+  #parent;
+  /** How much of the text is drawn for good. */
+  #fixed = 0;
+  /** What is drawn of it. @type {InlineNode[]} */
+  #done = [];
+  /** What is drawn of the rest. @type {InlineNode[]} */
+  #drawn = [];
+  #text = '';
+  #open = true;
+
+  /** @param {HTMLElement} parent */
+  constructor(parent) {
+    this.#parent = parent;
+  }
+
+  /**
+   * @param {string} text
+   * @param {boolean} open
+   */
+  update(text, open) {
+    if (open === this.#open && text === this.#text) return;
+    if (!text.startsWith(this.#text.slice(0, this.#fixed))) {
+      for (const { node } of this.#done.splice(0)) node.remove();
+      this.#fixed = 0;
+    }
+    this.#text = text;
+    this.#open = open;
+    while (text.length - this.#fixed > INLINE_WINDOW) {
+      const piece = text.slice(this.#fixed, this.#fixed + INLINE_WINDOW);
+      const cut = safeCut(piece, INLINE_WINDOW);
+      this.#draw(piece.slice(0, cut), false);
+      this.#done.push(...this.#drawn);
+      this.#drawn = [];
+      this.#fixed += cut;
+    }
+    this.#draw(text.slice(this.#fixed), open);
+  }
+
+  /**
+   * @param {string} text
+   * @param {boolean} open
+   */
+  #draw(text, open) {
+    drawInline(this.#parent, this.#drawn, parseInline(text, open).nodes, this.#done.at(-1)?.node ?? null);
+  }
+}
+
+/** A block and, where it has some, the blocks in it. */
+class BlockView {
+  /** @type {BlockView[]} */
+  children = [];
+  /** How many children are drawn for good. */
+  settled = 0;
+
+  /** @param {import('./blocks.js').Block} block */
+  constructor(block) {
+    this.type = kind(block);
+    this.level = block.level;
+    this.start = block.start;
+    /** @type {HTMLElement} */
+    this.element = this.make(block);
+    /** Where child blocks are drawn. @type {HTMLElement} */
+    this.inner = this.element;
+  }
+
+  /** @param {import('./blocks.js').Block} block */
+  make(block) {
+    switch (block.type) {
+      case 'quote':
+        return el('blockquote');
+      case 'list':
+        if (block.start === null) return el('ul');
+        return block.start === 1 ? el('ol') : el('ol', { start: block.start });
+      case 'item':
+        return el('li');
+      case 'rule':
+        return el('hr');
+      default:
+        return el('div');
+    }
+  }
+
+  /** @param {import('./blocks.js').Block} block */
+  fits(block) {
+    return this.type === kind(block) && this.level === block.level && this.start === block.start;
+  }
+
+  /** @param {import('./blocks.js').Block} block */
+  update(block) {
+    drawBlocks(this.inner, this, block);
+  }
+}
+
+class ItemView extends BlockView {
+  /** @type {HTMLInputElement|null} */
+  #box = null;
+
+  /** @param {import('./blocks.js').Block} block */
+  update(block) {
+    if (block.task !== null && this.#box === null) {
+      this.#box = /** @type {HTMLInputElement} */ (el('input', { type: 'checkbox', disabled: true, 'aria-label': 'Task' }));
+      this.inner = el('div');
+      this.inner.append(...this.element.childNodes);
+      this.element.classList.add('task');
+      this.element.append(this.#box, this.inner);
+    }
+    if (this.#box !== null) this.#box.checked = block.task === true;
+    super.update(block);
+  }
+}
+
+class TextView extends BlockView {
+  #inline = new InlineView(this.element);
+
+  /** @param {import('./blocks.js').Block} block */
+  make(block) {
+    // The page's own headings are h1 and h2.
+    return block.type === 'heading' ? el(`h${Math.min(6, block.level + 2)}`, { class: `h${block.level}` }) : el('p');
+  }
+
+  /** @param {import('./blocks.js').Block} block */
+  update(block) {
+    this.#inline.update(block.text, !block.closed);
+  }
+}
+
+class FenceView extends BlockView {
+  /** Complete lines that are drawn. */
+  #lines = 0;
+  /** What is drawn of the line after them. */
+  #tail = '';
+  /** @type {Text} */
+  #node = document.createTextNode('');
+  #code = el('code', {}, this.#node);
+  #language = el('span', { class: 'grow' });
+  #copy = copyButton(() => this.#code.textContent ?? '', { label: 'Copy', text: 'Copy' });
+
+  /** @param {import('./blocks.js').Block} block */
+  constructor(block) {
+    super(block);
+    const scroller = el('pre', { tabindex: 0 }, this.#code);
+    this.element.append(el('div', { class: 'code-head' }, this.#language, this.#copy), scroller);
+  }
+
+  make() {
+    return el('div', { class: 'code' });
+  }
+
+  /** @param {import('./blocks.js').Block} block */
+  update(block) {
+    const [language = ''] = block.info.split(/[\s{]/, 1);
+    setText(this.#language, language || 'text');
+    this.#copy.toggleAttribute('disabled', !block.closed);
+    const { lines } = block;
+    if (lines.length < this.#lines || !(lines[this.#lines] ?? '').startsWith(this.#tail)) this.#clear();
+    const last = lines.length - 1;
+    let added = '';
+    for (let index = this.#lines; index <= last; index += 1) {
+      added += lines[index].slice(this.#tail.length);
+      this.#tail = lines[index];
+      if (index < last) {
+        added += '\n';
+        this.#tail = '';
+        this.#lines = index + 1;
+      }
+    }
+    if (added === '') return;
+    if (this.#node.length > CODE_NODE) {
+      this.#node = document.createTextNode('');
+      this.#code.append(this.#node);
+    }
+    this.#node.appendData(added);
+  }
+
+  #clear() {
+    this.#node = document.createTextNode('');
+    this.#code.replaceChildren(this.#node);
+    this.#lines = 0;
+    this.#tail = '';
+  }
+}
+
+class TableView extends BlockView {
+  /** @type {HTMLElement[]} */
+  #rows = [];
+  #body = el('tbody');
+  #head = el('tr');
+  #columns = 0;
+  /** How many rows are drawn for good. */
+  #fixed = 0;
+  /** @type {WeakMap<HTMLElement, InlineView>} */
+  #inline = new WeakMap();
+  /** @type {import('./blocks.js').Block['align']} */
+  #align = [];
+
+  /** @param {import('./blocks.js').Block} block */
+  constructor(block) {
+    super(block);
+    this.element.append(el('table', {}, el('thead', {}, this.#head), this.#body));
+  }
+
+  make() {
+    return el('div', { class: 'tbl', tabindex: 0 });
+  }
+
+  /** @param {import('./blocks.js').Block} block */
+  update(block) {
+    const guess = block.type === 'paragraph';
+    const head = guess ? cells(block.text) : block.head;
+    this.#columns = head.length;
+    this.#align = block.align;
+    this.#draw(this.#head, head, 'th', guess);
+    for (let index = this.#fixed; index < block.rows.length; index += 1) {
+      if (this.#rows[index] === undefined) {
+        this.#rows[index] = el('tr');
+        this.#body.append(this.#rows[index]);
+      }
+      const last = index === block.rows.length - 1;
+      this.#draw(this.#rows[index], block.rows[index], 'td', last && !block.closed);
+      if (!last) this.#fixed = index + 1;
+    }
+    for (const extra of this.#rows.splice(block.rows.length)) extra.remove();
+  }
+
+  /**
+   * @param {HTMLElement} row
+   * @param {string[]} texts
+   * @param {'td'|'th'} tag
+   * @param {boolean} open
+   */
+  #draw(row, texts, tag, open) {
+    while (row.children.length > this.#columns) row.lastElementChild?.remove();
+    for (let column = 0; column < this.#columns; column += 1) {
+      let cell = /** @type {HTMLElement|undefined} */ (row.children[column]);
+      if (cell === undefined) {
+        cell = el(tag);
+        row.append(cell);
+        this.#inline.set(cell, new InlineView(cell));
+      }
+      const align = this.#align[column];
+      cell.className = align === 'end' ? 'r' : align === 'center' ? 'm' : '';
+      this.#inline.get(cell)?.update(texts[column] ?? '', open && column === texts.length - 1);
+    }
+  }
+}
+
+/** @param {import('./blocks.js').Block} block */
+function kind(block) {
+  return block.type === 'paragraph' && !block.closed && looksLikeTable(block.text) ? 'table' : block.type;
+}
+
+/** @param {import('./blocks.js').Block} block */
+function makeView(block) {
+  switch (kind(block)) {
+    case 'item':
+      return new ItemView(block);
+    case 'paragraph':
+    case 'heading':
+      return new TextView(block);
+    case 'fence':
+      return new FenceView(block);
+    case 'table':
+      return new TableView(block);
+    default:
+      return new BlockView(block);
+  }
+}
+
+/**
+ * @param {HTMLElement} parent
+ * @param {{children: BlockView[], settled: number}} view
+ * @param {import('./blocks.js').Block} source
+ */
+function drawBlocks(parent, view, source) {
+  const { children } = view;
+  for (let index = view.settled; index < source.children.length; index += 1) {
+    const block = source.children[index];
+    let child = children[index];
+    if (child === undefined || !child.fits(block)) {
+      const made = makeView(block);
+      if (child === undefined) parent.append(made.element);
+      else child.element.replaceWith(made.element);
+      child = made;
+      children[index] = made;
+    }
+    child.update(block);
+    if (block.settled && view.settled === index) view.settled = index + 1;
+  }
+  for (const extra of children.splice(source.children.length)) extra.element.remove();
+}
+
+/** The elements whose end is where writing goes on. */
+const INTO = new Set(['P', 'UL', 'OL', 'LI', 'BLOCKQUOTE', 'H3', 'H4', 'H5', 'H6', 'STRONG', 'EM', 'DEL', 'A', 'CODE', 'PRE', 'DIV', 'TR', 'TD', 'TH']);
+
+/** A Markdown text that may grow. */
+export class MarkdownView {
+  /** @type {HTMLElement} */
+  element = el('div', { class: 'prose' });
+  #text = '';
+  #blocks = new Blocks();
+  /** @type {{children: BlockView[], settled: number}} */
+  #view = { children: [], settled: 0 };
+  #caret = el('span', { class: 'caret', 'aria-hidden': 'true' });
+
+  /** In UTF-16 units. */
+  get length() {
+    return this.#text.length;
+  }
+
+  get text() {
+    return this.#text;
+  }
+
+  /**
+   * Adds to the end of the text.
+   * @param {string} text
+   */
+  append(text) {
+    this.#caret.remove();
+    this.#text += text;
+    this.#blocks.append(text);
+    this.#draw();
+    this.#place('caret');
+  }
+
+  /**
+   * Another text, with more to come. Blocks that are alike stay as they are drawn.
+   * @param {string} text
+   */
+  reset(text) {
+    this.#replace(text);
+    this.#draw();
+    this.#place('caret');
+  }
+
+  /**
+   * The text has ended, and this is it. Blocks that are alike stay as they are drawn.
+   * @param {string} text
+   * @param {boolean} brokenOff - leaves a stump where it ended
+   */
+  finish(text, brokenOff) {
+    this.#caret.remove();
+    if (text !== this.#text) this.#replace(text);
+    this.#blocks.finish();
+    this.#draw();
+    if (brokenOff) this.#place('caret cut-off');
+  }
+
+  /** @param {string} text */
+  #replace(text) {
+    this.#caret.remove();
+    const before = this.#blocks.document.children;
+    this.#text = text;
+    this.#blocks = new Blocks();
+    this.#blocks.append(text);
+    const now = this.#blocks.document.children;
+    let alike = 0;
+    while (alike < this.#view.settled && now[alike]?.settled && JSON.stringify(before[alike]) === JSON.stringify(now[alike])) alike += 1;
+    for (const extra of this.#view.children.splice(alike)) extra.element.remove();
+    this.#view.settled = alike;
+  }
+
+  #draw() {
+    drawBlocks(this.element, this.#view, this.#blocks.document);
+  }
+
+  /** @param {string} look */
+  #place(look) {
+    let at = /** @type {Element} */ (this.element);
+    for (;;) {
+      const last = at.lastElementChild;
+      if (last === null || at.lastChild !== last || !INTO.has(last.tagName)) break;
+      at = last.classList.contains('tbl') ? [...last.querySelectorAll('tr')].at(-1) ?? last : last;
+    }
+    this.#caret.className = look;
+    at.append(this.#caret);
+  }
+}
