@@ -38,6 +38,7 @@ EntryKind = Literal["d", "e", "x", "h"]
 """Of an appended event: a delta of an open message, the end of a message, the end of the run, anything else."""
 
 _ALPHABET = string.ascii_letters + string.digits
+_LETTERS = bytes(ord(_ALPHABET[byte % len(_ALPHABET)]) for byte in range(256))
 
 
 class Position(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,7 +98,8 @@ def parse_topic(text: str) -> Topic:
 
 def new_epoch() -> Epoch:
     """Draw the name of a new incarnation of a history: 8 letters or digits."""
-    return Epoch("".join(secrets.choice(_ALPHABET) for _ in range(8)))
+    # Drawn for every call of a script; eight `secrets.choice` would take ten times as long.
+    return Epoch(secrets.token_bytes(8).translate(_LETTERS).decode())
 
 
 def new_id() -> str:

@@ -1,0 +1,195 @@
+"""What goes into the scripts and what comes out of them (STORE.md 8)."""
+
+import re
+from typing import Any
+from urllib.parse import quote, unquote
+
+from gateway.broker.port import (
+    AppendAnswer,
+    Appended,
+    AppendRequest,
+    Bound,
+    Busy,
+    Conflict,
+    Ended,
+    Fenced,
+    History,
+    Restore,
+    Stored,
+    Unmet,
+)
+from gateway.broker.wire import Argument
+from gateway.errors import BrokerError
+from gateway.types import Position
+
+__all__ = [
+    "append_answer",
+    "append_arguments",
+    "appended",
+    "check_names",
+    "history",
+    "position_of",
+    "refusal",
+]
+
+MAX_ENTRIES = 1_000
+"""Of one append; also of its conditions and of its changes: Lua's stack holds some 8,000 values."""
+
+_NAME = re.compile(r"[!-~]{1,1000}\Z")
+_FIELD = re.compile(r"[wram]:.", re.DOTALL)
+_TYPE = re.compile(r"[A-Za-z0-9_.-]{0,64}\Z")
+_PLAIN = re.compile(r"[A-Za-z0-9_.:-]*\Z")
+"""A message id that goes into the list of open messages as it is."""
+
+
+def append_arguments(request: AppendRequest, *, max_bytes: int) -> list[Argument]:
+    """Give an append's own arguments, from the 7th on.
+
+    Raises:
+        ValueError: Something in it would break the stored format, whose fields are separated by spaces, or a reader's
+            frame, which is separated by newlines.
+
+    """
+    check_names(writer=request.writer, seq=request.seq)
+    if request.run or request.token:
+        check_names(run=request.run, token=request.token)
+    elif request.log is not None or request.lease is not None:
+        raise ValueError("a log step and a lease need a run and its token")
+    for condition in request.conditions:
+        if condition.op not in {"=", "!", ">", "<"} or not _FIELD.match(condition.field):
+            raise ValueError(f"expected a condition on a field w:, r:, a: or m: with = ! > or <, got {condition}")
+    for change in request.changes:
+        if not _FIELD.match(change.field):
+            raise ValueError(f"expected a change of a field w:, r:, a: or m:, got {change.field!r}")
+    if len(request.conditions) > MAX_ENTRIES or len(request.changes) > MAX_ENTRIES:
+        raise ValueError(f"expected at most {MAX_ENTRIES} conditions and as many changes")
+    if not 1 <= len(request.entries) <= MAX_ENTRIES:
+        raise ValueError(f"expected 1 to {MAX_ENTRIES} entries, got {len(request.entries)}")
+    log = request.log
+    arguments: list[Argument] = [
+        request.writer,
+        request.seq,
+        request.run,
+        request.token,
+        "" if log is None else log.first,
+        "" if log is None else log.before,
+        "" if log is None else f"{log.next} {log.after}",
+        max_bytes,
+        "" if request.lease is None else request.lease,
+        len(request.conditions),
+        len(request.changes),
+    ]
+    for condition in request.conditions:
+        arguments += (condition.field, condition.op, condition.value)
+    for change in request.changes:
+        arguments += (change.field, change.value)
+    for entry in request.entries:
+        if not _TYPE.match(entry.type) or b"\n" in entry.data:
+            raise ValueError(f"expected an event in one line and its type, got {entry.type!r}: {entry.data[:200]!r}")
+        if entry.kind == "d" and not entry.message:
+            raise ValueError("a delta needs its message")
+        if entry.kind == "x" and (entry is not request.entries[-1] or not request.run):
+            raise ValueError("a run's end is the last entry of an append of that run")
+        message = entry.message if _PLAIN.match(entry.message) else quote(entry.message, safe="")
+        arguments += (entry.kind, entry.type, message, entry.data)
+    return arguments
+
+
+def check_names(**names: str) -> None:
+    """Check what becomes a part of a state field's name or value.
+
+    Raises:
+        ValueError: It is empty or has a character that is none of the visible ASCII ones.
+
+    """
+    for what, name in names.items():
+        if not _NAME.match(name):
+            raise ValueError(f"expected a {what} of 1 to 1,000 visible ASCII characters, got {name[:100]!r}")
+
+
+def append_answer(answer: Any) -> AppendAnswer:
+    """Read the answer to an append."""
+    match answer[0]:
+        case b"ok":
+            return appended(answer[1], people=int(answer[2]), repeated=False)
+        case b"dup":
+            return appended(answer[1], people=0, repeated=True)
+        case b"busy":
+            return Busy(holder=answer[1].decode(), deadline=int(answer[2]), position=position_of(*answer[3:]))
+        case b"conflict":
+            return Conflict(seq=int(answer[1]), hash=answer[2].decode())
+        case b"cond":
+            return Unmet(field=answer[1].decode(), value=answer[2].decode(), position=position_of(*answer[3:]))
+        case b"bound":
+            return Bound(size=int(answer[1]))
+        case _:
+            return refusal(answer)
+
+
+def history(answer: Any) -> History:
+    """Read the answer to a read."""
+    _, epoch, top, floor, complete, snapshot, stored, deltas, upto, size, seq, hash_ = answer
+    snapshot_position = None
+    if snapshot is not None:
+        place, _, snapshot = snapshot.partition(b"\n")
+        snapshot_epoch, offset = place.decode().split(" ")
+        snapshot_position = Position(epoch=snapshot_epoch, offset=int(offset))
+    events = [Stored(offset=int(id_[:-2]), data=fields[1]) for id_, fields in stored]
+    if deltas:
+        events += [Stored(offset=int(id_[:-2]), data=fields[1]) for id_, fields in deltas]
+        events.sort(key=_offset)
+    return History(
+        epoch=epoch.decode(),
+        top=int(top),
+        floor=int(floor),
+        complete=complete == 1,
+        snapshot=snapshot,
+        snapshot_position=snapshot_position,
+        events=tuple(events),
+        upto=int(upto),
+        size=int(size),
+        seq=int(seq),
+        hash=hash_.decode(),
+    )
+
+
+def refusal(answer: Any) -> Restore | Ended | Fenced:
+    """Read what refuses an append and a renewal alike.
+
+    Raises:
+        BrokerError: It is no answer of ours.
+
+    """
+    match answer[0]:
+        case b"restore":
+            _, epoch, top, seq, hash_, append_seq, holder, opened = answer
+            return Restore(
+                position=position_of(epoch, top),
+                seq=int(seq),
+                hash=hash_.decode(),
+                append_seq=append_seq.decode(),
+                holder=holder.decode(),
+                open=tuple(unquote(message) for message in opened.decode().split()),
+            )
+        case b"ended":
+            epoch, first, last = answer[1].split(b" ")
+            return Ended(position=position_of(epoch, last), first=int(first))
+        case b"fenced":
+            return Fenced(position=position_of(answer[1], answer[2]), holder=answer[3].decode())
+        case _:
+            raise BrokerError(f"a script gave an answer that is none of its own: {answer!r}")
+
+
+def appended(place: bytes, *, people: int, repeated: bool) -> Appended:
+    """Read ``<epoch> <first> <last>``."""
+    epoch, first, last = place.split(b" ")
+    return Appended(position=position_of(epoch, last), first=int(first), people=people, repeated=repeated)
+
+
+def position_of(epoch: bytes, offset: bytes | int) -> Position:
+    """Make a position of two parts of an answer."""
+    return Position(epoch=epoch.decode(), offset=int(offset))
+
+
+def _offset(stored: Stored) -> int:
+    return stored.offset

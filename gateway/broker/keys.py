@@ -1,0 +1,53 @@
+"""Names of everything that lies in Redis (STORE.md 1)."""
+
+import zlib
+
+from gateway.types import Topic
+
+__all__ = ["SHARDS", "Keys", "shard_of"]
+
+SHARDS = 64
+"""Of the indexes; a part of the stored format."""
+
+
+class Keys:
+    """The names under one prefix.
+
+    Args:
+        prefix: What all of them begin with, so that several gateways can share a server; 1 to 64 characters.
+
+    Raises:
+        ValueError: The prefix is empty, too long or has a brace, which would move the keys' hash tag.
+
+    """
+
+    def __init__(self, prefix: str) -> None:
+        if not 1 <= len(prefix) <= 64 or "{" in prefix or "}" in prefix:
+            raise ValueError(f"expected a key prefix of 1 to 64 characters without braces, got {prefix!r}")
+        self.prefix = prefix
+
+    def of(self, topic: Topic) -> tuple[str, str, str, str, str, str]:
+        """Give a topic's six keys in the order of the scripts: state, events, open, snap, archive, blobs."""
+        state = self.channel(topic)
+        return (state, f"{state}:events", f"{state}:open", f"{state}:snap", f"{state}:archive", f"{state}:blobs")
+
+    def channel(self, topic: Topic) -> str:
+        """Name the channel of a topic's publications; it is the name of its state, too."""
+        return f"{self.prefix}:{{{topic}}}"
+
+    def control_channel(self, topic: Topic) -> str:
+        """Name the channel of the wake-ups for a topic's run."""
+        return f"{self.prefix}:{{{topic}}}:ctl"
+
+    def topics(self, shard: int) -> str:
+        """Name a shard of the index of topics by last activity."""
+        return f"{self.prefix}:{{{shard}}}:topics"
+
+    def due(self, shard: int) -> str:
+        """Name a shard of the index of topics by due time, and the channel of its wake-ups."""
+        return f"{self.prefix}:{{{shard}}}:due"
+
+
+def shard_of(topic: Topic) -> int:
+    """Give the shard of the indexes that a topic belongs to."""
+    return zlib.crc32(topic.encode()) % SHARDS

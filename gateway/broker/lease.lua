@@ -1,0 +1,37 @@
+-- lease: moves the deadline of a run's lease, or declares a run lost whose deadline has passed (STORE.md 5, 8).
+-- ARGV 1-6 as everywhere; 7 "renew" or "lost", 8 run, 9 token, 10 ms, 11 the data of the `agent_lost` event.
+
+--@state
+local s = whole(load())
+local run, token = ARGV[8], ARGV[9]
+local epoch, offset = ARGV[2], tonumber(ARGV[3])
+settle(s, epoch, offset)
+
+if ARGV[7] == 'renew' then
+  if not continues(s, epoch, offset) then return restore(s, run) end
+  local place = ended(run)
+  if place then return {'ended', place} end
+  if s.run ~= run or s.token ~= token then return {'fenced', s.epoch, s.top, s.run} end
+  s.length = tonumber(ARGV[10])
+  s.deadline = now + s.length
+  s.latest = math.max(s.latest, s.deadline)
+  save(s)
+  keep(s, {})
+  return {'ok', s.epoch .. ' ' .. s.top, s.people}
+end
+
+if s.run ~= run then return {'no', 'holder'} end
+if s.deadline > now then return {'alive', s.deadline} end
+
+local data = ARGV[11]
+s.top = s.top + 1
+redis.call('XADD', KEYS[2], s.top .. '-0', 'd', data)
+local born = {[KEYS[2]] = s.events == 0 or nil}
+s.events, s.bytes, s.run = s.events + 1, s.bytes + #data, ''
+save(s)
+local place = s.epoch .. ' ' .. s.top .. ' ' .. s.top
+redis.call('HSET', KEYS[1], 'r:' .. run, 'end ' .. place)
+keep(s, born)
+redis.call(ARGV[5], KEYS[1], place .. ' agent_lost\n{"push":{"channel":"' .. string.match(KEYS[1], '{(.*)}')
+  .. '","pub":{"data":' .. data .. ',"offset":' .. s.top .. '}}}')
+return {'ok', place}

@@ -1,0 +1,293 @@
+"""The pub/sub reader: one connection that hears channels and says when it cannot."""
+
+import asyncio
+import contextlib
+import logging
+import random
+from asyncio import FIRST_COMPLETED
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Any
+
+import hiredis
+
+from gateway.broker.port import Listener
+from gateway.broker.wire import Server, packed
+from gateway.errors import BrokerUnavailableError
+
+__all__ = ["RedisLink"]
+
+logger = logging.getLogger(__name__)
+
+PING_AFTER = 3.0
+"""Seconds of silence after which the server is asked; when it stays silent for the timeout, the link is lost."""
+FIRST_PAUSE = 0.05
+LONGEST_PAUSE = 2.0
+"""Seconds between two attempts to connect, doubled from the first to the longest, each drawn from its upper half."""
+CHANNELS_PER_COMMAND = 500
+
+
+class RedisLink:
+    """One pub/sub connection that keeps itself alive; implements `gateway.broker.port.Link`.
+
+    Starts connecting when made, in the running loop. `Listener.lost` and `Listener.restored` alternate, `lost` being
+    the first: it is also called when the first attempt to connect fails.
+
+    Args:
+        url: ``redis://``, ``rediss://`` or ``unix://``.
+        listener: Who hears it.
+        timeout: Seconds the server may take to connect and to acknowledge.
+        ping_after: Seconds of silence after which the server is asked whether it is there.
+
+    Raises:
+        ValueError: The URL has another form.
+
+    """
+
+    def __init__(
+        self,
+        url: str,
+        listener: Listener,
+        *,
+        timeout: float = 5.0,
+        ping_after: float = PING_AFTER,
+    ) -> None:
+        self._server = Server(url, timeout=timeout)
+        self._listener = listener
+        self._ping_after = ping_after
+        self._wanted: dict[str, asyncio.Future[None]] = {}
+        """Channels to hear; the future is done once the server has said so for the first time."""
+        self._ear: _Ear | None = None
+        """The connection, as soon as it takes commands."""
+        self._up = False
+        self._closed = False
+        self._task = asyncio.create_task(self._keep())
+
+    @property
+    def up(self) -> bool:
+        """Whether every channel whose `subscribe` has returned is heard right now."""
+        return self._up
+
+    async def subscribe(self, channel: str) -> None:
+        """Hear a channel; returns once the server has said so. While the server is away it waits.
+
+        Raises:
+            BrokerUnavailableError: The link is closed.
+
+        """
+        if self._closed:
+            raise BrokerUnavailableError("the link is closed")
+        acknowledged = self._wanted.get(channel)
+        if acknowledged is None:
+            acknowledged = self._wanted[channel] = asyncio.get_running_loop().create_future()
+            if self._ear is not None:
+                self._ear.subscribe([channel])
+        # Shielded: another caller may wait for the same.
+        await asyncio.shield(acknowledged)
+
+    async def unsubscribe(self, channel: str) -> None:
+        """Stop hearing a channel: nothing of it is delivered after the call; whoever waits for it is let go."""
+        acknowledged = self._wanted.pop(channel, None)
+        if acknowledged is None:
+            return
+        if not acknowledged.done():
+            acknowledged.set_result(None)
+        if self._ear is not None:
+            self._ear.unsubscribe(channel)
+
+    async def aclose(self) -> None:
+        """End the link; nothing is called after it returns."""
+        self._closed = True
+        if self._ear is not None:
+            self._ear.deaf = True
+        self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+        for acknowledged in self._wanted.values():
+            if not acknowledged.done():
+                acknowledged.set_exception(BrokerUnavailableError("the link is closed"))
+                acknowledged.exception()  # looked at, as there may be nobody who waits
+        self._wanted.clear()
+
+    async def _keep(self) -> None:
+        """Connect, hear until the connection ends, and again, for as long as the link lives."""
+        pause = FIRST_PAUSE
+        missing = False
+        while True:
+            try:
+                async with self._connected() as ear:
+                    self._up = True
+                    pause = FIRST_PAUSE
+                    if missing:
+                        missing = False
+                        self._listener.restored()
+                    await ear.watch(ping_after=self._ping_after)
+            except BrokerUnavailableError as error:
+                logger.warning("hearing nothing: %s", error)
+            except Exception:
+                logger.exception("hearing nothing: a listener failed, or the link")
+            if not missing:
+                missing = True
+                self._listener.lost()
+            await asyncio.sleep(pause * random.uniform(0.5, 1))
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    @contextlib.asynccontextmanager
+    async def _connected(self) -> AsyncIterator["_Ear"]:
+        """Connect and subscribe everything that is wanted."""
+        ear = await self._server.open(lambda: _Ear(self._server, self._listener, self._acknowledged))
+        try:
+            self._ear = ear
+            ear.subscribe(self._wanted)
+            await ear.settle()
+            yield ear
+        finally:
+            ear.close()
+            self._up, self._ear = False, None
+            loop = asyncio.get_running_loop()
+            for channel, acknowledged in self._wanted.items():
+                if acknowledged.done():
+                    self._wanted[channel] = loop.create_future()
+
+    def _acknowledged(self, channel: str) -> None:
+        acknowledged = self._wanted.get(channel)
+        if acknowledged is not None and not acknowledged.done():
+            acknowledged.set_result(None)
+
+
+class _Ear(asyncio.Protocol):
+    """One connection that hears (RESP2: once subscribed it takes SUBSCRIBE, UNSUBSCRIBE and PING)."""
+
+    def __init__(self, server: Server, listener: Listener, acknowledged: Callable[[str], None]) -> None:
+        self.deaf = False
+        """Set to call the listener no more."""
+        self._server = server
+        self._listener = listener
+        self._acknowledged = acknowledged
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._reader = hiredis.Reader()
+        self._names: dict[bytes, str] = {}
+        """What is heard; anything else that still comes is dropped."""
+        self._asked: dict[bytes, int] = {}
+        """SUBSCRIBEs that are not acknowledged; with an UNSUBSCRIBE between two of them, only the last one counts."""
+        self._settled = self._loop.create_future()
+        self._over: asyncio.Future[str] = self._loop.create_future()
+        """Why it is over."""
+        self._batches = 0
+        """How often something came."""
+        self._drain_due = False
+
+    def subscribe(self, channels: Iterable[str]) -> None:
+        """Ask for channels; each is acknowledged by itself."""
+        names = list(channels)
+        commands = []
+        for start in range(0, len(names), CHANNELS_PER_COMMAND):
+            part = names[start : start + CHANNELS_PER_COMMAND]
+            commands.append(packed("SUBSCRIBE", *part))
+            for name in part:
+                encoded = name.encode()
+                self._names[encoded] = name
+                self._asked[encoded] = self._asked.get(encoded, 0) + 1
+        self._write(b"".join(commands))
+
+    def unsubscribe(self, channel: str) -> None:
+        """Take a channel back."""
+        self._names.pop(channel.encode(), None)
+        self._write(packed("UNSUBSCRIBE", channel))
+
+    async def settle(self) -> None:
+        """Wait until the server has acknowledged all that was asked so far, and answers.
+
+        Raises:
+            BrokerUnavailableError: The connection ended, or the server did not answer in time.
+
+        """
+        self._ping()
+        await asyncio.wait([self._settled, self._over], timeout=self._server.timeout, return_when=FIRST_COMPLETED)
+        if not self._settled.done():
+            raise BrokerUnavailableError(f"Redis at {self._server.name}: {self._reason('no acknowledgement in time')}")
+
+    async def watch(self, *, ping_after: float) -> None:
+        """Ask whether the server is there whenever it is silent; for as long as it is.
+
+        Raises:
+            BrokerUnavailableError: The connection ended, or the server did not answer in time.
+
+        """
+        while True:
+            heard = self._batches
+            await asyncio.wait([self._over], timeout=ping_after)
+            if heard == self._batches and not self._over.done():
+                self._ping()
+                await asyncio.wait([self._over], timeout=self._server.timeout)
+                if heard == self._batches:
+                    break
+            if self._over.done():
+                break
+        raise BrokerUnavailableError(f"Redis at {self._server.name}: {self._reason('no answer in time')}")
+
+    def close(self) -> None:
+        """End the connection at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _reason(self, otherwise: str) -> str:
+        return self._over.result() if self._over.done() else otherwise
+
+    def _ping(self) -> None:
+        self._write(packed("PING"))
+
+    def _write(self, data: bytes) -> None:
+        if self._transport is not None and data:
+            self._transport.write(data)
+
+    def _end(self, reason: str) -> None:
+        if not self._over.done():
+            self._over.set_result(reason)
+        self.close()
+
+    # What asyncio calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)  # noqa: S101  # for the type checker
+        self._transport = transport
+        self._write(b"".join(packed(*command) for command in self._server.greeting))
+
+    def data_received(self, data: bytes) -> None:
+        self._batches += 1
+        self._reader.feed(data)
+        try:
+            while (item := self._reader.gets()) is not False:
+                if type(item) is list and item[0] == b"message":
+                    name = self._names.get(item[1])
+                    if name is not None and not self.deaf:
+                        self._listener.received(name, item[2])
+                        if not self._drain_due:
+                            # Not at the end of this call: the loop may have more of them for this tick.
+                            self._drain_due = True
+                            self._loop.call_soon(self._drained)
+                else:
+                    self._told(item)
+        except hiredis.ProtocolError:
+            self._end("what answers there is no Redis")
+
+    def _told(self, item: Any) -> None:
+        if isinstance(item, hiredis.ReplyError):
+            self._end(f"it answered: {item}")
+        elif type(item) is list and item[0] == b"subscribe":
+            channel = item[1]
+            self._asked[channel] -= 1
+            if not self._asked[channel]:
+                del self._asked[channel]
+                self._acknowledged(channel.decode())
+        elif (item == b"PONG" or (type(item) is list and item[0] == b"pong")) and not self._settled.done():
+            # Answers come in order: what was asked before the ping is acknowledged.
+            self._settled.set_result(None)
+
+    def _drained(self) -> None:
+        self._drain_due = False
+        if not self.deaf:
+            self._listener.drained()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end("the connection has ended" if exc is None else f"the connection has ended: {exc}")

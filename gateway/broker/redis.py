@@ -1,0 +1,293 @@
+"""The broker on Redis (STORE.md): one script call per step, many callers on one connection."""
+
+import asyncio
+import math
+import time
+from collections import OrderedDict
+from heapq import nlargest
+from typing import Any
+
+from gateway.broker.calls import append_answer, append_arguments, appended, check_names, history, position_of, refusal
+from gateway.broker.keys import SHARDS, Keys, shard_of
+from gateway.broker.link import RedisLink
+from gateway.broker.port import (
+    AppendAnswer,
+    Appended,
+    AppendRequest,
+    Busy,
+    Ended,
+    Fenced,
+    History,
+    Listener,
+    Restore,
+    Stale,
+    Trimmed,
+)
+from gateway.broker.scripts import APPEND, LEASE, READ, TRIM, Script
+from gateway.broker.wire import Argument, Server, Wire, WireKeeper
+from gateway.types import Position, Topic, new_epoch
+
+__all__ = ["RedisBroker"]
+
+TTL_RENEWAL = 60.0
+"""Seconds: a topic's keys get their new deadline at most so often from one connection."""
+INDEX_REFRESH = 10.0
+"""Seconds: a topic's place in the index is written at most so often."""
+CLOCK_RENEWAL = 60.0
+"""Seconds after which the clocks are compared again."""
+REMEMBERED_TOPICS = 10_000
+"""Topics of which it is known when these were done last; a forgotten one has them done early."""
+DUE_AT_ONCE = 1_000
+"""Topics of one shard in one answer of `RedisBroker.due`."""
+
+
+class RedisBroker:
+    """Keeps histories in one Redis or Valkey and publishes on its channels; implements `gateway.broker.port.Broker`.
+
+    Connects at the first call, and again whenever the connection was lost. Belongs to one event loop.
+
+    Args:
+        url: ``redis://``, ``rediss://`` or ``unix://``.
+        key_prefix: Begins every key and channel, so that several gateways can share a server.
+        ttl: Seconds a topic is kept after its last activity (an append or a lease renewal); 0 = for ever.
+        max_bytes: Of one topic's history; above it an append is answered `Bound`, but for a run's end.
+        timeout: Seconds the server may take to connect, and to answer a call.
+
+    Raises:
+        ValueError: The URL or the prefix has another form.
+
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        key_prefix: str = "gw",
+        ttl: float = 30 * 24 * 3600,
+        max_bytes: int = 64 * 1024 * 1024,
+        timeout: float = 5.0,
+    ) -> None:
+        self._url = url
+        self._timeout = timeout
+        self._keys = Keys(key_prefix)
+        self._ttl = int(ttl * 1000)
+        self._max_bytes = max_bytes
+        server = Server(url, timeout=timeout)
+        self._steps = WireKeeper(server)
+        """For what is short: a page of a long history must not stand before an append."""
+        self._pages = WireKeeper(server)
+        """For reading and trimming."""
+        self._done: OrderedDict[Topic, tuple[float, float, Wire]] = OrderedDict()
+        """Per topic: when its index entry and its deadline were renewed last (monotonic, s), and on which wire."""
+        self._clock: Wire | None = None
+        """The wire whose measure of the server's clock is the last one."""
+
+    async def append(self, topic: Topic, request: AppendRequest, *, position: Position) -> AppendAnswer:
+        """Append events in one atomic step; see `Broker.append`.
+
+        Raises:
+            ValueError: The request breaks a rule of its form.
+            BrokerUnavailableError: Nothing is known about the outcome: repeat it with the same seq.
+
+        """
+        own = append_arguments(request, max_bytes=self._max_bytes)
+        wire = await self._wire(self._steps)
+        arguments = self._common(wire, position, ttl=self._active(wire, topic))
+        arguments += own
+        return append_answer(await wire.run(APPEND, self._keys.of(topic), arguments))
+
+    async def read(self, topic: Topic, position: Position, *, limit: int = 1000, seen: bool = False) -> History:
+        """Read what lies above a position; see `Broker.read`.
+
+        Raises:
+            BrokerUnavailableError: The server is away, or in no state to answer.
+
+        """
+        return history(await self._page(READ, topic, position, limit, 1 if seen else 0))
+
+    async def trim(self, topic: Topic, snapshot: bytes, *, position: Position, size: int) -> Trimmed | Stale:
+        """Store a snapshot and raise the floor to it; see `Broker.trim`.
+
+        Raises:
+            BrokerUnavailableError: The server is away, or in no state to answer.
+
+        """
+        answer = await self._page(TRIM, topic, position, snapshot, size)
+        if answer[0] == b"gone":
+            return Stale(position=Position(), floor=0)
+        if answer[0] == b"stale":
+            return Stale(position=position_of(answer[1], answer[2]), floor=int(answer[3]))
+        at = position_of(answer[1], answer[2])
+        # The floor stands; what lies below goes in slices, so that the server stops for none for long.
+        while answer[0] == b"ok" and answer[3] == 1:
+            answer = await self._page(TRIM, topic, at, b"", 0)
+        return Trimmed(position=at)
+
+    async def renew(
+        self, topic: Topic, *, run: str, token: str, lease: int, position: Position
+    ) -> Appended | Restore | Ended | Fenced:
+        """Move the lease's deadline; see `Broker.renew`.
+
+        Raises:
+            BrokerUnavailableError: The server is away, or in no state to answer.
+
+        """
+        check_names(run=run, token=token)
+        wire = await self._wire(self._steps)
+        if time.monotonic() - wire.measured > CLOCK_RENEWAL:
+            await wire.measure()
+        arguments = self._common(wire, position, ttl=self._active(wire, topic))
+        arguments += ("renew", run, token, lease, "")
+        answer = await wire.run(LEASE, self._keys.of(topic), arguments)
+        if answer[0] == b"ok":
+            at = position_of(*answer[1].split(b" "))
+            return Appended(position=at, first=at.offset, people=int(answer[2]))
+        return refusal(answer)
+
+    async def declare_lost(self, topic: Topic, *, run: str, data: bytes, position: Position) -> Appended | Busy | None:
+        """Write ``agent_lost`` for a run whose deadline has passed; see `Broker.declare_lost`.
+
+        Raises:
+            BrokerUnavailableError: The server is away, or in no state to answer.
+
+        """
+        check_names(run=run)
+        wire = await self._wire(self._steps)
+        arguments = self._common(wire, position, ttl=self._active(wire, topic))
+        arguments += ("lost", run, "", 0, data)
+        answer = await wire.run(LEASE, self._keys.of(topic), arguments)
+        if answer[0] == b"ok":
+            return appended(answer[1], people=0, repeated=False)
+        if answer[0] == b"alive":
+            return Busy(holder=run, deadline=int(answer[1]), position=position)
+        return None
+
+    async def topics(self, *, limit: int = 1000) -> list[tuple[Topic, int]]:
+        """List the topics written last, with the Unix time (ms) of their last activity, to within 10 s.
+
+        Raises:
+            BrokerUnavailableError: The server is away, or in no state to answer.
+
+        """
+        if limit <= 0:
+            return []
+        wire = await self._wire(self._pages)
+        oldest = f"({self.now() - self._ttl}" if self._ttl else "-inf"
+        answers = await asyncio.gather(
+            *(
+                wire.call("ZREVRANGEBYSCORE", self._keys.topics(shard), "+inf", oldest, "WITHSCORES", "LIMIT", 0, limit)
+                for shard in range(SHARDS)
+            )
+        )
+        found = [
+            (int(float(at)), name.decode())
+            for answer in answers
+            for name, at in zip(answer[::2], answer[1::2], strict=True)
+        ]
+        return [(Topic(name), at) for at, name in nlargest(limit, found)]
+
+    async def due(self, *, until: int) -> list[Topic]:
+        """List the topics whose due time is at or before ``until`` (ms, Redis clock), of each shard the first 1,000.
+
+        Raises:
+            BrokerUnavailableError: The server is away, or in no state to answer.
+
+        """
+        wire = await self._wire(self._pages)
+        answers = await asyncio.gather(
+            *(
+                wire.call("ZRANGEBYSCORE", self._keys.due(shard), "-inf", until, "LIMIT", 0, DUE_AT_ONCE)
+                for shard in range(SHARDS)
+            )
+        )
+        return [Topic(name.decode()) for answer in answers for name in answer]
+
+    async def set_due(self, topic: Topic, at: int | None) -> None:
+        """Note when a topic wants work (ms, Redis clock); None takes the note away.
+
+        Raises:
+            BrokerUnavailableError: The server is away, or in no state to answer.
+
+        """
+        wire = await self._wire(self._steps)
+        key = self._keys.due(shard_of(topic))
+        if at is None:
+            await wire.call("ZREM", key, topic)
+        else:
+            await wire.call("ZADD", key, at, topic)
+
+    async def wake(self, topic: Topic) -> None:
+        """Tell the workers that a topic wants work now.
+
+        Raises:
+            BrokerUnavailableError: The server is away, or in no state to answer.
+
+        """
+        wire = await self._wire(self._steps)
+        await wire.call("PUBLISH", self._keys.due(shard_of(topic)), topic)
+
+    def now(self) -> int:
+        """Give the Unix time in ms on the server's clock; before the first connect, on this machine's."""
+        if self._clock is None:
+            return time.time_ns() // 1_000_000
+        return int(time.monotonic() * 1000 + self._clock.skew)
+
+    def channel(self, topic: Topic) -> str:
+        """Name the channel of a topic's publications."""
+        return self._keys.channel(topic)
+
+    def control_channel(self, topic: Topic) -> str:
+        """Name the channel of a topic's wake-ups."""
+        return self._keys.control_channel(topic)
+
+    def wake_channels(self) -> tuple[str, ...]:
+        """Name the channels that workers hear: one a shard, payload = a topic."""
+        return tuple(self._keys.due(shard) for shard in range(SHARDS))
+
+    def link(self, listener: Listener) -> RedisLink:
+        """Make a pub/sub connection; the caller closes it."""
+        return RedisLink(self._url, listener, timeout=self._timeout)
+
+    async def aclose(self) -> None:
+        """Close the connections; calls in flight, and later ones, raise `BrokerUnavailableError`."""
+        await self._steps.aclose()
+        await self._pages.aclose()
+
+    async def _wire(self, keeper: WireKeeper) -> Wire:
+        wire = await keeper.wire()
+        if self._clock is None or wire.measured > self._clock.measured:
+            self._clock = wire
+        return wire
+
+    async def _page(self, script: Script, topic: Topic, position: Position, *arguments: Argument) -> Any:
+        wire = await self._wire(self._pages)
+        return await wire.run(
+            script, self._keys.of(topic), [*self._common(wire, position, ttl=f"-{self._ttl}"), *arguments]
+        )
+
+    def _common(self, wire: Wire, position: Position, *, ttl: str) -> list[Argument]:
+        """Make the arguments that all scripts share; the server id belongs to the wire they will go out on."""
+        return [wire.server_id, position.epoch, position.offset, new_epoch(), "PUBLISH", ttl]
+
+    def _active(self, wire: Wire, topic: Topic) -> str:
+        """Refresh what a topic's activity refreshes now and then; give the scripts' ttl argument.
+
+        The index entry goes out before the step whose topic it lists.
+        """
+        now = time.monotonic()
+        indexed, renewed, before = self._done.get(topic, (-math.inf, -math.inf, wire))
+        refresh, renew = now - indexed >= INDEX_REFRESH, before is not wire or now - renewed >= TTL_RENEWAL
+        if not refresh and not renew:
+            return f"-{self._ttl}"
+        if refresh:
+            indexed, key, at = now, self._keys.topics(shard_of(topic)), self.now()
+            wire.cast("ZADD", key, at, topic)
+            if self._ttl:
+                wire.cast("ZREMRANGEBYSCORE", key, "-inf", at - self._ttl)
+        if renew:
+            renewed = now
+        self._done[topic] = (indexed, renewed, wire)
+        self._done.move_to_end(topic)
+        if len(self._done) > REMEMBERED_TOPICS:
+            self._done.popitem(last=False)
+        return f"{self._ttl}" if renew else f"-{self._ttl}"

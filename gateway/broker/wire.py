@@ -1,0 +1,360 @@
+"""A connection to one Redis server, for many callers at once.
+
+redis-py is used for its URLs only: it repeats a packed command on a new connection, where the server id inside the
+command may no longer be true, and it takes one connection for every call in flight (STORE.md 2 and 3).
+"""
+
+import asyncio
+import logging
+import re
+import ssl
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import hiredis
+from redis.asyncio.connection import RedisSSLContext, parse_url
+
+from gateway.broker.scripts import SCRIPTS, Script
+from gateway.errors import BrokerError, BrokerUnavailableError
+
+__all__ = ["Argument", "Server", "Wire", "WireKeeper", "packed"]
+
+logger = logging.getLogger(__name__)
+
+Argument = str | bytes | int
+ProtocolT = TypeVar("ProtocolT", bound=asyncio.Protocol)
+
+_PASSING = re.compile(
+    r"(?:^|[\s:-])(TRYAGAIN|MOVED|ASK|CLUSTERDOWN|LOADING|MASTERDOWN|READONLY|OOM|MISCONF|NOREPLICAS|BUSY"
+    r"|max number of clients) "
+)
+"""Errors that say "not now" or "not here"; Redis 6.2 wraps those that come out of a script."""
+
+
+def packed(*command: Argument) -> bytes:
+    """Encode a command as the server reads it."""
+    data: bytes = hiredis.pack_command(command)  # type: ignore[arg-type]  # its stub allows one argument only
+    return data
+
+
+class Server:
+    """Where a server is, and how to enter it.
+
+    Args:
+        url: ``redis://``, ``rediss://`` (TLS) or ``unix://``, with ``db`` and ``ssl_*`` in its query, as redis-py reads it.
+        timeout: Seconds that a connection may take, and a call.
+
+    Raises:
+        ValueError: The URL has another form.
+
+    """
+
+    def __init__(self, url: str, *, timeout: float) -> None:
+        options: dict[str, Any] = dict(parse_url(url))
+        self.timeout = timeout
+        self.path: str | None = options.get("path")
+        self.host: str = options.get("host", "localhost")
+        self.port: int = options.get("port", 6379)
+        self.name: str = self.path or f"{self.host}:{self.port}"
+        """For messages: the address without its secrets."""
+        self.greeting: list[tuple[Argument, ...]] = []
+        """The commands that open every connection, answered ``OK`` each."""
+        password, user = options.get("password"), options.get("username")
+        if password is not None:
+            self.greeting.append(("AUTH", user, password) if user else ("AUTH", password))
+        if database := int(options.get("db", 0)):
+            self.greeting.append(("SELECT", database))
+        self._tls = _tls(options) if url.startswith("rediss:") else None
+
+    async def open(self, factory: Callable[[], ProtocolT]) -> ProtocolT:
+        """Connect a protocol.
+
+        Raises:
+            BrokerUnavailableError: Nobody answers there in time.
+
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self.timeout):
+                if self.path is not None:
+                    _, protocol = await loop.create_unix_connection(factory, self.path)
+                else:
+                    _, protocol = await loop.create_connection(factory, self.host, self.port, ssl=self._tls)
+        except OSError as error:  # TimeoutError and ssl.SSLError are such
+            why = "no answer in time" if isinstance(error, TimeoutError) else error.strerror or str(error)
+            raise BrokerUnavailableError(f"cannot connect to Redis at {self.name}: {why}") from error
+        return protocol
+
+
+class Wire(asyncio.Protocol):
+    """One connection; commands of all callers go out together, once a loop tick, and are answered in order.
+
+    Made by `Wire.connect`. It ends for good when the connection does, when the server has been silent for the
+    timeout while an answer is due, or when it turned out to be a replica.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.server_id = ""
+        """``run_id:second_repl_offset``, as of the connect (STORE.md 3)."""
+        self.skew = 0.0
+        """The server's clock in ms minus this process's monotonic clock in ms."""
+        self.measured = 0.0
+        """When that was measured; monotonic, s."""
+        self.closed = False
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._reader = hiredis.Reader()
+        self._out: list[bytes] = []
+        self._due: deque[tuple[asyncio.Future[Any] | None, float]] = deque()
+        """Answers not yet come, each with the loop time of its command; None where nobody waits for it."""
+        self._heard = 0.0
+        """Loop time of the last bytes from the server."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+
+    @classmethod
+    async def connect(cls, server: Server) -> "Wire":
+        """Connect, enter, ask who the server is and what time it has there, and load the scripts.
+
+        Raises:
+            BrokerUnavailableError: Nobody answers, or the server is a replica or in no state to serve.
+            BrokerError: It does not let us in, or is no Redis.
+
+        """
+        wire = await server.open(lambda: cls(server))
+        try:
+            async with asyncio.timeout(server.timeout):
+                await wire._enter()  # noqa: SLF001  # its own
+        except TimeoutError as error:
+            wire.close()
+            raise BrokerUnavailableError(f"Redis at {server.name} did not let us in in time") from error
+        except BaseException:
+            wire.close()
+            raise
+        return wire
+
+    async def _enter(self) -> None:
+        for command in self.server.greeting:
+            await self.call(*command)
+        await self.measure()
+        described = await asyncio.gather(self.call("INFO", "server"), self.call("INFO", "replication"))
+        facts = dict(line.split(":", 1) for line in b"".join(described).decode().splitlines() if ":" in line)
+        if facts.get("role") != "master":
+            raise BrokerUnavailableError(f"Redis at {self.server.name} is a replica, not a master")
+        self.server_id = f"{facts['run_id']}:{facts['second_repl_offset']}"
+        await asyncio.gather(*(self.call("SCRIPT", "LOAD", script.source) for script in SCRIPTS))
+
+    async def measure(self) -> None:
+        """Compare the clocks."""
+        before = time.monotonic()
+        seconds, micros = await self.call("TIME")
+        after = time.monotonic()
+        self.skew = int(seconds) * 1000 + int(micros) / 1000 - (before + after) * 500
+        self.measured = after
+
+    async def call(self, *command: Argument) -> Any:
+        """Send a command and give its answer.
+
+        Raises:
+            BrokerUnavailableError: The connection ended before the answer, or the server says "not now".
+            BrokerError: Another error from the server.
+
+        """
+        try:
+            return await self._send(command)
+        except hiredis.ReplyError as error:
+            raise self._judged(error) from error
+
+    async def run(self, script: Script, keys: tuple[str, ...], arguments: list[Argument]) -> Any:
+        """Run a script and give its answer.
+
+        Raises:
+            BrokerUnavailableError: The connection ended before the answer, or the server says "not now".
+            BrokerError: Another error from the server.
+
+        """
+        try:
+            return await self._send(("EVALSHA", script.sha, len(keys), *keys, *arguments))
+        except hiredis.ReplyError as error:
+            if not str(error).startswith("NOSCRIPT"):
+                raise self._judged(error) from error
+        # Somebody flushed the server's scripts; it has done nothing of this one.
+        return await self.call("EVAL", script.source, len(keys), *keys, *arguments)
+
+    def cast(self, *command: Argument) -> None:
+        """Send a command whose answer nobody needs; it stands before whatever is sent after it."""
+        if not self.closed:
+            self._put(command, None)
+
+    def close(self) -> None:
+        """End the connection at once; what waits for an answer fails."""
+        self.closed = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def wait_closed(self) -> None:
+        """Wait for the connection's end."""
+        await asyncio.shield(self._ended)
+
+    def _send(self, command: tuple[Argument, ...]) -> asyncio.Future[Any]:
+        future = self._loop.create_future()
+        if self.closed:
+            future.set_exception(self._gone())
+        else:
+            self._put(command, future)
+        return future
+
+    def _put(self, command: tuple[Argument, ...], future: asyncio.Future[Any] | None) -> None:
+        if not self._out:
+            self._loop.call_soon(self._flush)
+        self._out.append(packed(*command))
+        self._due.append((future, self._loop.time()))
+        if self._timer is None:
+            self._timer = self._loop.call_later(self.server.timeout, self._watch)
+
+    def _flush(self) -> None:
+        if self._transport is not None and not self.closed:
+            self._transport.write(b"".join(self._out))
+        self._out.clear()
+
+    def _watch(self) -> None:
+        """End the connection if the server owes an answer and has said nothing for the whole timeout."""
+        self._timer = None
+        if not self._due or self.closed:
+            return
+        deadline = max(self._due[0][1], self._heard) + self.server.timeout
+        if deadline <= self._loop.time():
+            logger.warning("Redis at %s has not answered for %g s", self.server.name, self.server.timeout)
+            self.close()
+        else:
+            self._timer = self._loop.call_at(deadline, self._watch)
+
+    def _gone(self) -> BrokerUnavailableError:
+        return BrokerUnavailableError(f"the connection to Redis at {self.server.name} has ended")
+
+    def _judged(self, error: hiredis.ReplyError) -> BrokerError:
+        text = str(error)
+        passing = _PASSING.search(text)
+        if passing is None:
+            return BrokerError(f"Redis at {self.server.name} answered: {text}")
+        if passing[1] == "READONLY":
+            # It was a master at the connect: what is known of it is no longer true.
+            self.close()
+        return BrokerUnavailableError(f"Redis at {self.server.name} answered: {text}")
+
+    # What asyncio calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)  # noqa: S101  # for the type checker
+        self._transport = transport
+        if self.closed:
+            transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        self._heard = self._loop.time()
+        self._reader.feed(data)
+        while (answer := self._answer()) is not False:
+            if not self._due:
+                logger.warning("Redis at %s said something unasked: %.200r", self.server.name, answer)
+                self.close()
+                return
+            future, _ = self._due.popleft()
+            failed = isinstance(answer, hiredis.ReplyError)
+            if future is None:
+                if failed:
+                    logger.warning("Redis at %s answered: %s", self.server.name, answer)
+            elif future.done():
+                continue
+            elif failed:
+                future.set_exception(answer)
+            else:
+                future.set_result(answer)
+
+    def _answer(self) -> Any:
+        """Take the next answer, False where there is none (RESP2 has no booleans)."""
+        try:
+            return self._reader.gets()
+        except hiredis.ProtocolError:
+            logger.warning("what answers at %s is no Redis", self.server.name)
+            self.close()
+            return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for future, _ in self._due:
+            if future is not None and not future.done():
+                future.set_exception(self._gone())
+        self._due.clear()
+        self._ended.set_result(None)
+
+
+class WireKeeper:
+    """Keeps one wire to a server, made when it is first wanted and again when it has ended.
+
+    All who want it while it is being made share that one attempt, and its failure.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._wire: Wire | None = None
+        self._attempt: asyncio.Task[Wire] | None = None
+        self._closed = False
+
+    async def wire(self) -> Wire:
+        """Give a wire that was up a moment ago.
+
+        Raises:
+            BrokerUnavailableError: There is none to be had now, or the keeper is closed.
+            BrokerError: The server does not let us in.
+
+        """
+        if self._wire is not None and not self._wire.closed:
+            return self._wire
+        if self._closed:
+            raise BrokerUnavailableError(f"the broker on Redis at {self._server.name} is closed")
+        if self._attempt is None:
+            self._attempt = asyncio.create_task(Wire.connect(self._server))
+            self._attempt.add_done_callback(self._attempted)
+        attempt = self._attempt
+        try:
+            # Shielded: a caller that gives up takes the attempt from nobody else.
+            return await asyncio.shield(attempt)
+        except asyncio.CancelledError:
+            if attempt.cancelled():
+                raise BrokerUnavailableError(f"the broker on Redis at {self._server.name} is closed") from None
+            raise
+
+    def _attempted(self, attempt: asyncio.Task[Wire]) -> None:
+        self._attempt = None
+        if not attempt.cancelled() and attempt.exception() is None:
+            self._wire = attempt.result()
+
+    async def aclose(self) -> None:
+        """End the wire; later calls fail."""
+        self._closed = True
+        if self._attempt is not None:
+            attempt = self._attempt
+            attempt.cancel()
+            await asyncio.wait([attempt])
+            self._attempted(attempt)
+        if self._wire is not None:
+            self._wire.close()
+            await self._wire.wait_closed()
+
+
+def _tls(options: dict[str, Any]) -> ssl.SSLContext:
+    context: ssl.SSLContext = RedisSSLContext(
+        keyfile=options.get("ssl_keyfile"),
+        certfile=options.get("ssl_certfile"),
+        cert_reqs=options.get("ssl_cert_reqs", "required"),
+        ca_certs=options.get("ssl_ca_certs"),
+        ca_path=options.get("ssl_ca_path"),
+        check_hostname=options.get("ssl_check_hostname", True),
+        password=options.get("ssl_password"),
+    ).get()
+    return context

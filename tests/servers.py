@@ -1,0 +1,107 @@
+"""Real Redis servers that tests may kill."""
+
+import contextlib
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from gateway.broker.embedded import find_server
+
+__all__ = ["RedisServer", "free_port"]
+
+PATIENCE = 30.0
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class RedisServer:
+    """A server in a directory of its own, on a port that it keeps over restarts.
+
+    Args:
+        directory: Its data; made when missing.
+        options: Further settings, as on its command line: ``{"appendonly": "yes"}``.
+
+    """
+
+    def __init__(self, directory: Path, options: dict[str, str] | None = None) -> None:
+        self.directory = directory
+        self.port = free_port()
+        self.options = options or {}
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        password = self.options.get("requirepass")
+        return f"redis://{f':{password}@' if password else ''}127.0.0.1:{self.port}/0"
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+
+    def start(self) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        settings = {"port": str(self.port), "bind": "127.0.0.1", "dir": str(self.directory), "save": "", **self.options}
+        arguments = [part for name, value in settings.items() for part in (f"--{name}", value)]
+        with (self.directory / "server.log").open("ab") as log:
+            self._process = subprocess.Popen([find_server(), *arguments], stdout=log, stderr=log)
+        deadline = time.monotonic() + PATIENCE
+        while not self._answers():
+            assert self._process.poll() is None, (self.directory / "server.log").read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+    def stop(self) -> None:
+        """End it in good order, its data saved if it saves any."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it as a power cut would."""
+        self._end(signal.SIGKILL)
+
+    @contextlib.contextmanager
+    def away(self) -> Iterator[None]:
+        """Be dead for a while."""
+        self.kill()
+        try:
+            yield
+        finally:
+            self.start()
+
+    @contextlib.contextmanager
+    def silent(self) -> Iterator[None]:
+        """Keep all connections and answer nothing, as behind a broken network."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
+
+    def _end(self, how: signal.Signals) -> None:
+        if self._process is not None:
+            self._process.send_signal(how)
+            self._process.wait()
+            self._process = None
+
+    def _answers(self) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=1) as probe:
+                probe.sendall(b"PING\r\n")
+                return probe.recv(100).startswith((b"+PONG", b"-NOAUTH"))
+        except OSError:
+            return False
