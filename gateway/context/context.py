@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # only names: their modules wait, and this one must not load 
     from gateway.context.approval import ApprovalHandler
     from gateway.context.hooks import HookRegistry
     from gateway.context.skills import Skill
+from gateway.context.jsonlike import brief
 
 __all__ = ["Context"]
 
@@ -326,7 +327,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
 
         """
         if type(first) is not int or type(last) is not int:
-            raise TypeError(f"expected whole numbers as indices, got {first!r:.40} and {last!r:.40}")
+            raise TypeError(f"expected whole numbers as indices, got {brief(first)} and {brief(last)}")
         if not 0 <= first <= last:
             raise ValueError(f"expected indices with 0 <= first <= last, got {first} and {last}")
         fold = self.log.fold()
@@ -349,19 +350,20 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     def log_event(self, type: str, data: Mapping[str, Any]) -> "Context":
         """Log a bookkeeping event, or warn and give this same context if it breaks a rule; never raises."""
         if not isinstance(type, str) or type not in BOOKKEEPING_TYPES:
-            _logger.warning("event dropped: expected one of the bookkeeping types, got %.80r", type)
+            _logger.warning("event dropped: expected one of the bookkeeping types, got %s", brief(type))
             return self
         log = self.log.try_append(type, data)
         return self if log is self.log else msgspec.structs.replace(self, log=log)
 
     def patch_dangling_tool_calls(self) -> "Context":
         """Log a result that says "interrupted" for every visible call without one."""
-        answered: set[str | None] = set()
+        answered: set[str] = set()
         open_calls: dict[str, str | None] = {}
         for message in self.messages:
             if message.role == "assistant":
-                open_calls.update({call.id: call.name for call in message.tool_calls or () if call.id is not None})
-            elif message.role == "tool":
+                calls = message.tool_calls or ()
+                open_calls.update({call.id: call.name for call in calls if isinstance(call.id, str)})
+            elif message.role == "tool" and isinstance(message.tool_call_id, str):
                 answered.add(message.tool_call_id)
         log = self.log
         for call_id, name in open_calls.items():

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from gateway.context.errors import InvalidEventError
-from gateway.context.jsonlike import native
+from gateway.context.jsonlike import brief, native
 from gateway.context.times import format_time, now, parse_time, to_utc
 
 __all__ = ["BOOKKEEPING_TYPES", "EVENT_TYPES", "SURFACE_TYPES", "Event", "checked_data", "read_surface_op"]
@@ -68,13 +68,13 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
         """
         seq, kind, time = raw.get("seq"), raw.get("type"), raw.get("time")
         if isinstance(seq, bool) or not isinstance(seq, int) or seq < 0:
-            raise InvalidEventError("invalid_event", f"expected a seq of 0 or more, got {seq!r:.80}")
+            raise InvalidEventError("invalid_event", f"expected a seq of 0 or more, got {brief(seq)}")
         if not isinstance(time, str):
             raise InvalidEventError("invalid_event", f"expected time as text, got {type(time).__name__}")
         try:
             at = parse_time(time)
         except ValueError as error:
-            raise InvalidEventError("invalid_event", f"expected an ISO 8601 time, got {time!r:.80}") from error
+            raise InvalidEventError("invalid_event", f"expected an ISO 8601 time, got {brief(time)}") from error
         return cls(seq=seq, type=str(kind), time=at, data=checked_data(kind, raw.get("data")))
 
 
@@ -101,7 +101,7 @@ def checked_data(kind: object, data: object) -> dict[str, Any]:
 
     """
     if not isinstance(kind, str) or kind not in EVENT_TYPES:
-        raise InvalidEventError("unknown_event_type", f"expected one of the log's event types, got {kind!r:.80}")
+        raise InvalidEventError("unknown_event_type", f"expected one of the log's event types, got {brief(kind)}")
     if not isinstance(data, Mapping):
         raise InvalidEventError("invalid_event", f"expected a map as data of {kind}, got {type(data).__name__}")
     has_op = "surface_op" in data
@@ -134,5 +134,5 @@ def read_surface_op(raw: object) -> tuple[int, int] | None:
         if type(start) is int and type(stop) is int and 0 <= start <= stop:
             return start, stop
     raise InvalidEventError(
-        "invalid_surface_op", f'expected "append" or ["replace", start, stop] with 0 <= start <= stop, got {raw!r:.80}'
+        "invalid_surface_op", f'expected "append" or ["replace", start, stop] with 0 <= start <= stop, got {brief(raw)}'
     )

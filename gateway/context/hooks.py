@@ -8,6 +8,8 @@ from typing import Any
 
 import msgspec
 
+from gateway.context.jsonlike import brief
+
 __all__ = [
     "BLOCKING_EVENTS",
     "HOOK_EVENTS",
@@ -82,7 +84,7 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.event not in HOOK_EVENTS:
-            raise ValueError(f"expected a hook event of {', '.join(sorted(HOOK_EVENTS))}, got {self.event!r:.80}")
+            raise ValueError(f"expected a hook event of {', '.join(sorted(HOOK_EVENTS))}, got {brief(self.event)}")
 
     def matches(self, payload: Any) -> bool:
         """Tell whether the hook is meant for a payload."""

@@ -2,6 +2,7 @@
 
 import json
 import math
+import reprlib
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from datetime import date, datetime
@@ -13,7 +14,7 @@ import msgspec
 
 from gateway.context.times import format_time
 
-__all__ = ["MAX_DEPTH", "compact_json", "lenient", "native"]
+__all__ = ["MAX_DEPTH", "brief", "compact_json", "lenient", "native"]
 
 MAX_DEPTH = 64
 """Levels of nesting that data may have (PROTOCOL.md 4.4); it also ends the search in a value that holds itself."""
@@ -120,6 +121,11 @@ def _repr(value: object) -> str:
         return repr(value)
     except Exception:
         return f"<{type(value).__name__}>"
+
+
+def brief(value: object) -> str:
+    """Show a value from outside in a sentence: shortened, however deep or large it is, and never failing."""
+    return reprlib.repr(value)
 
 
 def compact_json(value: Any) -> str:

@@ -20,6 +20,7 @@ from gateway.context.event import (
     read_surface_op,
 )
 from gateway.context.fold import Fold, message_data, message_type
+from gateway.context.jsonlike import brief
 from gateway.context.messages import Message
 from gateway.context.times import now, parse_time
 from gateway.context.view import MessageView
@@ -110,18 +111,20 @@ class EventLog:
         for raw in _in_log_order(list(raw_events)):
             seq = raw.get("seq")
             if not isinstance(seq, int) or not _is_seq(seq) or seq < free:
-                _logger.warning("saved event has seq %.80r where %d or more was expected; it gets %d", seq, free, free)
+                _logger.warning(
+                    "saved event has seq %s where %d or more was expected; it gets %d", brief(seq), free, free
+                )
                 seq = free
             free = seq + 1
             kind = raw.get("type")
             if not isinstance(kind, str) or kind not in EVENT_TYPES:
-                _logger.warning("saved event %d has the unknown type %.80r; it is dropped", seq, kind)
+                _logger.warning("saved event %d has the unknown type %s; it is dropped", seq, brief(kind))
                 continue
             events.append(Event(seq=seq, type=kind, time=_saved_time(raw, at), data=_saved_data(raw, kind)))
         if next_seq is None:
             next_seq = free
         elif not _is_seq(next_seq) or next_seq < free:
-            raise ContextDecodeError("malformed", f"expected next_seq of {free} or more, got {next_seq!r:.80}")
+            raise ContextDecodeError("malformed", f"expected next_seq of {free} or more, got {brief(next_seq)}")
         return cls._of(events, len(events), next_seq, (Fold(), 0))
 
     @property
@@ -285,7 +288,7 @@ def _saved_time(raw: Mapping[str, Any], missing: datetime) -> datetime:
     try:
         return parse_time(time)
     except (TypeError, ValueError):
-        _logger.warning("saved event has the unreadable time %.80r; it gets the time of now", time)
+        _logger.warning("saved event has the unreadable time %s; it gets the time of now", brief(time))
         return missing
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from gateway.context.content import ContentPart, flatten
-from gateway.context.jsonlike import compact_json
+from gateway.context.jsonlike import brief, compact_json
 from gateway.context.times import format_time, now, parse_time, to_utc
 
 __all__ = ["Content", "ContentPart", "Entry", "Message", "ToolCall"]
@@ -152,12 +152,12 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(f"expected a map, got {type(raw).__name__}")  # noqa: TRY004 - a value from outside
         role, content, tool_call_id = raw.get("role"), raw.get("content"), raw.get("tool_call_id")
         if role not in _ROLES:
-            raise ValueError(f"expected a role of {', '.join(_ROLES)}, got {role!r:.80}")
+            raise ValueError(f"expected a role of {', '.join(_ROLES)}, got {brief(role)}")
         _check_content(role, content)
         if role == "tool" and not isinstance(tool_call_id, str):
-            raise ValueError(f"expected the tool_call_id of a tool message, got {tool_call_id!r:.80}")
+            raise ValueError(f"expected the tool_call_id of a tool message, got {brief(tool_call_id)}")
         if role != "tool" and tool_call_id is not None:
-            raise ValueError(f"expected no tool_call_id on a {role} message, got {tool_call_id!r:.80}")
+            raise ValueError(f"expected no tool_call_id on a {role} message, got {brief(tool_call_id)}")
         calls = _typed(raw, "tool_calls", list, tuple)
         if not all(isinstance(call, Mapping) for call in calls or ()):
             raise ValueError("expected tool_calls to be a list of maps")
@@ -191,7 +191,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
         role = raw.get("role")
         role = role.value if isinstance(role, Enum) else role
         if not isinstance(role, str) or not role:
-            raise ValueError(f"expected a message with a role, got {role!r:.80}")
+            raise ValueError(f"expected a message with a role, got {brief(role)}")
         content, thinking = _imported_content(role, raw.get("content"))
         if role == "assistant" and not thinking:
             written = raw.get("thinking")

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.context.content import ContentPart
+from gateway.context.content import ContentPart, flatten
 from gateway.context.messages import Content, Message, content_to_raw
 
 __all__ = ["EPOCH", "extended_content", "overlay_message", "request_messages"]
@@ -38,7 +38,7 @@ def extended_content(content: Content, overlay: str) -> Content:
     addition = f"\n\n{overlay}"
     if isinstance(content, tuple):
         return (*content, ContentPart.of_text(addition))
-    return (content or "") + addition
+    return flatten(content) + addition
 
 
 def request_messages(

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from gateway.context.jsonlike import brief
 from gateway.context.usage import Usage
 
 if TYPE_CHECKING:  # only a name: approval waits, and this module must not load what waits
@@ -74,7 +75,7 @@ class SandboxPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.mode not in SANDBOX_MODES:
-            raise ValueError(f"expected a sandbox mode of {', '.join(SANDBOX_MODES)}, got {self.mode!r:.80}")
+            raise ValueError(f"expected a sandbox mode of {', '.join(SANDBOX_MODES)}, got {brief(self.mode)}")
 
     @classmethod
     def new(cls, policy: "str | Mapping[str, Any] | SandboxPolicy") -> "SandboxPolicy":

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from gateway.context.errors import ContextDecodeError, InvalidEventError
-from gateway.context.jsonlike import MAX_DEPTH, lenient, native
+from gateway.context.jsonlike import MAX_DEPTH, brief, lenient, native
 from gateway.context.log import EventLog
 from gateway.context.messages import Message, ToolCall, content_to_raw
 from gateway.context.times import format_time, parse_time
@@ -65,7 +65,7 @@ def load(data: object) -> dict[str, Any]:
     """
     version = data.get("version") if isinstance(data, Mapping) else None
     if not isinstance(data, Mapping) or type(version) is not int:
-        raise ContextDecodeError("missing_version", f"expected a map with a version number, got {data!r:.80}")
+        raise ContextDecodeError("missing_version", f"expected a map with a version number, got {brief(data)}")
     if version not in {1, VERSION}:
         raise ContextDecodeError("unsupported_version", f"expected version 1 or 2, got {version}", version=version)
     try:
@@ -119,12 +119,12 @@ def _saved_map(entries: Mapping[Any, Any], depth: int, *, top: bool = False) -> 
             continue
         if any(word in key.lower() for word in SENSITIVE):
             # At the top this is what the rule is for; below it the caller may not expect it.
-            _logger.log(logging.DEBUG if top else logging.WARNING, "dependency %.80r is not saved: its name", key)
+            _logger.log(logging.DEBUG if top else logging.WARNING, "dependency %s is not saved: its name", brief(key))
             continue
         try:
             saved[str.__str__(key)] = _saved_value(value, depth - 1)
         except ValueError as error:
-            _logger.log(logging.DEBUG if top else logging.WARNING, "dependency %.80r is not saved: %s", key, error)
+            _logger.log(logging.DEBUG if top else logging.WARNING, "dependency %s is not saved: %s", brief(key), error)
     return saved
 
 
@@ -153,7 +153,7 @@ def _loaded_message(raw: Mapping[str, Any]) -> Message:
     fields["tool_calls"] = raw.get("tool_calls") or None
     role = fields["role"]
     if isinstance(role, str) and role not in {"system", "user", "assistant", "tool"}:
-        _logger.warning("saved message has the unknown role %.80r; it becomes user", role)
+        _logger.warning("saved message has the unknown role %s; it becomes user", brief(role))
         fields["role"] = "user"
     return Message.from_dict(fields)
 
@@ -179,7 +179,7 @@ def _count(data: Mapping[str, Any], key: str, default: int) -> int:
     if value is None:
         return default
     if type(value) is not int or value < 0:
-        raise ContextDecodeError("malformed", f"expected {key} to be a whole number of 0 or more, got {value!r:.80}")
+        raise ContextDecodeError("malformed", f"expected {key} to be a whole number of 0 or more, got {brief(value)}")
     return value
 
 

@@ -5,6 +5,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from gateway.context.jsonlike import brief
+
 __all__ = ["check_arguments"]
 
 _MAX_REFS = 64
@@ -45,9 +47,9 @@ class _Check:
             self.value(self._resolved(schema["$ref"]), value, place, refs + 1)
         self._type(schema, value, place)
         if "enum" in schema and not any(_same(value, allowed) for allowed in schema["enum"]):
-            raise ValueError(f"{place}: expected one of {list(schema['enum'])!r}, got {value!r:.80}")
+            raise ValueError(f"{place}: expected one of {list(schema['enum'])!r}, got {brief(value)}")
         if "const" in schema and not _same(value, schema["const"]):
-            raise ValueError(f"{place}: expected {schema['const']!r}, got {value!r:.80}")
+            raise ValueError(f"{place}: expected {schema['const']!r}, got {brief(value)}")
         if isinstance(value, Mapping):
             self._object(schema, value, place)
         elif isinstance(value, list | tuple):
@@ -61,7 +63,7 @@ class _Check:
         for keyword, enough in (("anyOf", lambda n: n >= 1), ("oneOf", lambda n: n == 1)):
             self._alternatives(schema.get(keyword), enough, value, place, refs)
         if "not" in schema and self._fits(schema["not"], value, place, refs):
-            raise ValueError(f"{place}: {value!r:.80} is excluded")
+            raise ValueError(f"{place}: {brief(value)} is excluded")
 
     def _resolved(self, ref: str) -> object:
         target: Any = self.root
@@ -104,13 +106,13 @@ class _Check:
         if schema.get("uniqueItems") is True:
             for index, item in enumerate(value):
                 if any(_same(item, other) for other in value[:index]):
-                    raise ValueError(f"{place}[{index}]: {item!r:.80} is there twice")
+                    raise ValueError(f"{place}[{index}]: {brief(item)} is there twice")
 
     def _text(self, schema: Mapping[str, Any], value: str, place: str) -> None:
         _within(schema, "minLength", "maxLength", len(value), f"{place}: length")
         pattern = schema.get("pattern")
         if isinstance(pattern, str) and not re.search(pattern, value):
-            raise ValueError(f"{place}: expected text that matches {pattern!r}, got {value!r:.80}")
+            raise ValueError(f"{place}: expected text that matches {pattern!r}, got {brief(value)}")
 
     def _number(self, schema: Mapping[str, Any], value: float, place: str) -> None:
         _within(schema, "minimum", "maximum", value, place)
@@ -124,7 +126,7 @@ class _Check:
 
     def _alternatives(self, rules: Any, enough: Callable[[int], bool], value: Any, place: str, refs: int) -> None:
         if isinstance(rules, list | tuple) and not enough(sum(self._fits(rule, value, place, refs) for rule in rules)):
-            raise ValueError(f"{place}: {value!r:.80} fits none, or too many, of {len(rules)} alternatives")
+            raise ValueError(f"{place}: {brief(value)} fits none, or too many, of {len(rules)} alternatives")
 
     def _fits(self, schema: object, value: Any, place: str, refs: int) -> bool:
         try:

@@ -11,6 +11,7 @@ import msgspec
 from gateway.context.approval import ApprovalRequest, Approve, Edit, Reject, parse_decision
 from gateway.context.context import Context
 from gateway.context.errors import ExecutionCancelled, ToolError, ToolTimeout
+from gateway.context.jsonlike import brief
 from gateway.context.run_context import RunContext
 from gateway.context.schema import check_arguments
 from gateway.context.update import ContextUpdate
@@ -166,7 +167,7 @@ async def _approved(
         case Reject():
             raise ToolError("approval_rejected", tool_name=tool.name)
         case _:
-            _logger.warning("tool %s does not run: the answer %.80r is not understood", tool.name, answer)
+            _logger.warning("tool %s does not run: the answer %s is not understood", tool.name, brief(answer))
             raise ToolError("approval_rejected", tool_name=tool.name)
 
 

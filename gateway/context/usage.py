@@ -5,6 +5,8 @@ from typing import Any
 
 import msgspec
 
+from gateway.context.jsonlike import brief
+
 __all__ = ["Usage"]
 
 
@@ -94,7 +96,7 @@ def _count(name: str, value: object) -> int:
     if value is None:
         return 0
     if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"expected a whole number for {name}, got {value!r:.80}")
+        raise TypeError(f"expected a whole number for {name}, got {brief(value)}")
     return int(value)
 
 
