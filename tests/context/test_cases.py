@@ -1,0 +1,35 @@
+"""The behavioural cases of the three documents that the context model unites."""
+
+import importlib.util
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(os.environ.get("GATEWAY_CONTEXT_CASES", Path(__file__).parents[3] / "shared" / "context"))
+
+
+def _cases():
+    files = sorted((ROOT / "cases").glob("*.json"))
+    if not files:
+        reason = f"no cases at {ROOT}; GATEWAY_CONTEXT_CASES names their directory"
+        return [pytest.param(None, marks=pytest.mark.skip(reason=reason))]
+    return [
+        pytest.param(case, id=f"{file.stem}: {case['name']}")
+        for file in files
+        for case in json.loads(file.read_text("utf-8"))
+    ]
+
+
+@pytest.fixture(scope="module")
+def runner():
+    spec = importlib.util.spec_from_file_location("context_case_runner", ROOT / "run_cases.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("case", _cases())
+def test_case(case, runner):
+    assert runner.run_case(case, runner.Adapter("gateway.context")) == []
