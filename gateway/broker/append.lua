@@ -3,6 +3,7 @@
 -- 5 PUBLISH or SPUBLISH, 6 ttl, 7 writer, 8 append seq, 9 run, 10 token, 11 first log seq, 12 hash before, 13 next seq
 -- and hash after, 14 max bytes, 15 lease ms, 16 number of conditions, 17 of changes; then these, then the entries.
 
+local call = redis.call
 local state, events, open = KEYS[1], KEYS[2], KEYS[3]
 local writer, mark, run, token = ARGV[7], ARGV[8], ARGV[9], ARGV[10]
 local log_before, lease = ARGV[11], ARGV[15]
@@ -10,19 +11,19 @@ local conditions, changes = tonumber(ARGV[16]), tonumber(ARGV[17])
 local first_change = 18 + 3 * conditions
 local first_entry = first_change + 2 * changes
 
-local kept = redis.call('HMGET', state, 'c', 'd', 'log', 'people', 'open')
+local kept = call('HMGET', state, 'c', 'd', 'log', 'people', 'open')
 local epoch, log, people, opened = ARGV[2], kept[3], kept[4], kept[5]
-local top, event_count, open_count, bytes, open_bytes, holder_mark
+local top, event_count, open_count, event_bytes, open_bytes, holder_mark
 local s, record, expire  -- the long way's
-local set, unset = {}, {}
+local set, unset = {}, {}  -- changed state fields
 
 -- The short way: the lease holder goes on where it was, on the same server, in the same epoch (STORE.md 9).
 local short = false
 if writer == run and lease == '' and changes == 0 and string.byte(ARGV[6]) == 45
   and kept[1] == epoch .. ' ' .. ARGV[1] .. ' ' .. run .. ' ' .. token then
-  top, event_count, open_count, bytes, open_bytes, holder_mark =
+  top, event_count, open_count, event_bytes, open_bytes, holder_mark =
     string.match(kept[2], '^(%d+) (%d+) (%d+) (%d+) (%d+) (.*)$')
-  top, event_count, open_count = tonumber(top), tonumber(event_count), tonumber(open_count)
+  top = tonumber(top)
   -- An append known already, or a position above the top, is for the long way to judge.
   short = mark ~= holder_mark and tonumber(ARGV[3]) <= top
 end
@@ -30,7 +31,7 @@ end
 if not short then
   --@state
   s = whole(load())
-  local known = redis.call('HGET', state, 'w:' .. writer)
+  local known = call('HGET', state, 'w:' .. writer)
   if known then
     local known_mark, place = string.match(known, '^(%S+) (.*)$')
     if known_mark == mark then return {'dup', place, s.people} end
@@ -50,7 +51,7 @@ if not short then
     if s.run ~= '' and (s.run ~= run or s.token ~= token) then
       return {'busy', s.run, s.deadline, s.epoch, s.top}
     end
-    local last = redis.call('HGET', state, 'w:' .. run)
+    local last = call('HGET', state, 'w:' .. run)
     s.run, s.token, s.length, s.mark = run, token, tonumber(lease), last and string.match(last, '^%S+') or ''
     s.deadline = now + s.length
     s.latest = math.max(s.latest, s.deadline)
@@ -77,7 +78,7 @@ if not short then
     end
   end
   epoch, log, people, opened, holder_mark = s.epoch, s.log, s.people, s.open, s.mark
-  top, event_count, open_count, bytes, open_bytes = s.top, s.events, s.opens, s.bytes, s.open_bytes
+  top, event_count, open_count, event_bytes, open_bytes = s.top, s.events, s.opens, s.event_bytes, s.open_bytes
   record, expire = fields, keep
 end
 
@@ -88,7 +89,7 @@ end
 
 for i = 18, first_change - 1, 3 do
   local field, op, value = ARGV[i], ARGV[i + 1], ARGV[i + 2]
-  local found = redis.call('HGET', state, field) or ''
+  local found = call('HGET', state, field) or ''
   local holds
   if op == '=' then
     holds = found == value
@@ -97,71 +98,76 @@ for i = 18, first_change - 1, 3 do
   else
     -- A deadline of 0 never passes.
     local deadline = tonumber(string.match(found, '^%S+ (%d+)'))
-    local clock = redis.call('TIME')
+    local clock = call('TIME')
     local ahead = deadline == 0 or (deadline and deadline > clock[1] * 1000 + math.floor(clock[2] / 1000))
     holds = deadline and ahead == (op == '>')
   end
   if not holds then return {'cond', field, found, epoch, top} end
 end
 
+-- The publication is put together from its parts in one go, and a number made text once: that is what costs here.
+local parts, n = {''}, 1
 local added, ends = 0, false
 for i = first_entry, #ARGV, 4 do
   added = added + #ARGV[i + 3]
   ends = ends or ARGV[i] == 'x'
+  parts[n + 1], parts[n + 2] = ARGV[i + 1], ','
+  n = n + 2
 end
+parts[n] = '\n'
 -- A run's end is always taken: refused, the run would pass for lost.
-if not ends and bytes + added > tonumber(ARGV[14]) then return {'bound', bytes} end
+if event_bytes + open_bytes + added > tonumber(ARGV[14]) and not ends then
+  return {'bound', event_bytes + open_bytes}
+end
 
-local first = top + 1
-local had_events, had_open = event_count > 0, open_count > 0
+local had_events, had_open = tonumber(event_count) > 0, tonumber(open_count) > 0
 local opened_before = opened
-local topic = string.match(state, '{(.*)}')
-local before_data = '{"push":{"channel":"' .. topic .. '","pub":{"data":'
-local types, lines = {}, {}
-bytes = bytes + added
+local before_data = '{"push":{"channel":"' .. string.match(state, '{(.*)}') .. '","pub":{"data":'
+local first, last = string.format('%d', top + 1), nil
 for i = first_entry, #ARGV, 4 do
   local kind, message, data = ARGV[i], ARGV[i + 2], ARGV[i + 3]
   top = top + 1
+  last = string.format('%d', top)
   if kind == 'd' then
-    redis.call('XADD', open, top .. '-0', 'd', data)
+    call('XADD', open, last .. '-0', 'd', data)
     open_count, open_bytes = open_count + 1, open_bytes + #data
     if not string.find(opened, ' ' .. message .. ' ', 1, true) then
       opened = (opened == '' and ' ' or opened) .. message .. ' '
     end
   else
-    redis.call('XADD', events, top .. '-0', 'd', data)
-    event_count = event_count + 1
+    call('XADD', events, last .. '-0', 'd', data)
+    event_count, event_bytes = event_count + 1, event_bytes + #data
     local from, to = string.find(opened, ' ' .. message .. ' ', 1, true)
     if kind == 'e' and from then
       opened = string.sub(opened, 1, from) .. string.sub(opened, to + 1)
       if opened == ' ' then
         -- Deltas are of no use once all messages have ended: the ends hold their text.
-        redis.call('UNLINK', open)
-        bytes = bytes - open_bytes
+        call('UNLINK', open)
         opened, open_count, open_bytes, had_open = '', 0, 0, false
       end
     end
   end
-  types[#types + 1] = ARGV[i + 1]
-  lines[#lines + 1] = before_data .. data .. ',"offset":' .. top .. '}}}'
+  parts[n + 1], parts[n + 2], parts[n + 3], parts[n + 4] = before_data, data, ',"offset":', last
+  parts[n + 5] = '}}}\n'
+  n = n + 5
 end
+parts[n] = '}}}'
 
 if epoch == '' then epoch = ARGV[4] end
-local place = epoch .. ' ' .. first .. ' ' .. top
-if log_before ~= '' then log = ARGV[13] end
+local place = epoch .. ' ' .. first .. ' ' .. last
+parts[1] = place .. ' '
 local by_people = string.sub(writer, 1, 2) == 'u/'
+if log_before ~= '' then log = ARGV[13] end
 if by_people then people = top end
 if writer == run then holder_mark = mark end
-
-set[#set + 1] = 'w:' .. writer
-set[#set + 1] = mark .. ' ' .. place
 if ends then
   set[#set + 1] = 'r:' .. run
   set[#set + 1] = 'end ' .. place
 end
+
+local events_born = not had_events and tonumber(event_count) > 0
+local open_born = not had_open and tonumber(open_count) > 0
 if short then
-  set[#set + 1] = 'd'
-  set[#set + 1] = table.concat({top, event_count, open_count, bytes, open_bytes, holder_mark}, ' ')
   if log_before ~= '' then
     set[#set + 1] = 'log'
     set[#set + 1] = log
@@ -176,26 +182,25 @@ if short then
     set[#set + 1] = 'c'
     set[#set + 1] = ''
   end
-  redis.call('HSET', state, unpack(set))
-  local events_born, open_born = not had_events and event_count > 0, not had_open and open_count > 0
+  call('HSET', state, 'w:' .. writer, mark .. ' ' .. place,
+    'd', last .. ' ' .. event_count .. ' ' .. open_count .. ' ' .. event_bytes .. ' ' .. open_bytes .. ' ' .. holder_mark,
+    unpack(set))
   if events_born or open_born then
-    local left = redis.call('PTTL', state)
-    if left > 0 and events_born then redis.call('PEXPIRE', events, left) end
-    if left > 0 and open_born then redis.call('PEXPIRE', open, left) end
+    local left = call('PTTL', state)
+    if left > 0 and events_born then call('PEXPIRE', events, left) end
+    if left > 0 and open_born then call('PEXPIRE', open, left) end
   end
 else
-  local born = {[events] = event_count > 0 and not had_events or nil, [open] = open_count > 0 and not had_open or nil,
-                [state] = s.epoch == '' or nil}
+  local born = {[state] = s.epoch == '' or nil, [events] = events_born or nil, [open] = open_born or nil}
   s.epoch, s.server, s.log, s.people, s.open, s.mark = epoch, ARGV[1], log, people, opened, holder_mark
-  s.top, s.events, s.opens, s.bytes, s.open_bytes = top, event_count, open_count, bytes, open_bytes
+  s.top, s.events, s.opens, s.event_bytes, s.open_bytes = top, event_count, open_count, event_bytes, open_bytes
   if ends then s.run = '' end
-  redis.call('HSET', state, unpack(record(s)))
-  redis.call('HSET', state, unpack(set))
-  if #unset > 0 then redis.call('HDEL', state, unpack(unset)) end
+  call('HSET', state, unpack(record(s)))
+  call('HSET', state, 'w:' .. writer, mark .. ' ' .. place, unpack(set))
+  if #unset > 0 then call('HDEL', state, unpack(unset)) end
   expire(s, born)
 end
 
-redis.call(ARGV[5], state, epoch .. ' ' .. first .. ' ' .. top .. ' ' .. table.concat(types, ',') .. '\n'
-  .. table.concat(lines, '\n'))
-if by_people then redis.call(ARGV[5], state .. ':ctl', epoch .. ' ' .. top) end
+call(ARGV[5], state, table.concat(parts))
+if by_people then call(ARGV[5], state .. ':ctl', epoch .. ' ' .. last) end
 return {'ok', place, people}

@@ -27,7 +27,7 @@ local data = ARGV[11]
 s.top = s.top + 1
 redis.call('XADD', KEYS[2], s.top .. '-0', 'd', data)
 local born = {[KEYS[2]] = s.events == 0 or nil}
-s.events, s.bytes, s.run = s.events + 1, s.bytes + #data, ''
+s.events, s.event_bytes, s.run = s.events + 1, s.event_bytes + #data, ''
 save(s)
 local place = s.epoch .. ' ' .. s.top .. ' ' .. s.top
 redis.call('HSET', KEYS[1], 'r:' .. run, 'end ' .. place)

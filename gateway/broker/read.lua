@@ -39,4 +39,5 @@ for k = #stored, i + 1, -1 do stored[k] = nil end
 for k = #deltas, j + 1, -1 do deltas[k] = nil end
 
 local seq, hash = string.match(s.log, '^(%d+) (.*)$')
-return {'ok', s.epoch, s.top, s.floor, complete and 1 or 0, snapshot, stored, deltas, upto, s.bytes, seq, hash}
+return {'ok', s.epoch, s.top, s.floor, complete and 1 or 0, snapshot, stored, deltas, upto,
+        s.event_bytes + s.open_bytes, seq, hash}

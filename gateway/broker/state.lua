@@ -9,14 +9,14 @@ local function load()
   local f = redis.call('HMGET', KEYS[1],
     'epoch', 'server', 'floor', 'lineage', 'd', 'log', 'lease', 'people', 'open', 'latest')
   if not f[1] then
-    return {epoch = '', server = '', floor = 0, lineage = '', top = 0, events = 0, opens = 0, bytes = 0,
+    return {epoch = '', server = '', floor = 0, lineage = '', top = 0, events = 0, opens = 0, event_bytes = 0,
             open_bytes = 0, mark = '', log = '0 ', run = '', token = '', people = 0, open = '', latest = 0}
   end
   local s = {epoch = f[1], server = f[2], floor = tonumber(f[3]), lineage = f[4], log = f[6], run = '', token = '',
              people = tonumber(f[8]), open = f[9], latest = tonumber(f[10])}
-  local top, events, opens, bytes, open_bytes, mark = string.match(f[5], '^(%d+) (%d+) (%d+) (%d+) (%d+) (.*)$')
+  local top, events, opens, event_bytes, open_bytes, mark = string.match(f[5], '^(%d+) (%d+) (%d+) (%d+) (%d+) (.*)$')
   s.top, s.events, s.opens = tonumber(top), tonumber(events), tonumber(opens)
-  s.bytes, s.open_bytes, s.mark = tonumber(bytes), tonumber(open_bytes), mark
+  s.event_bytes, s.open_bytes, s.mark = tonumber(event_bytes), tonumber(open_bytes), mark
   if f[7] ~= '' then
     local run, token, deadline, length = string.match(f[7], '^(%S+) (%S+) (%d+) (%d+)$')
     s.run, s.token, s.deadline, s.length = run, token, tonumber(deadline), tonumber(length)
@@ -29,7 +29,7 @@ local function fields(s)
   return {
     'epoch', s.epoch, 'server', s.server, 'floor', s.floor, 'lineage', s.lineage, 'log', s.log,
     'people', s.people, 'open', s.open, 'latest', s.latest,
-    'd', table.concat({s.top, s.events, s.opens, s.bytes, s.open_bytes, s.mark}, ' '),
+    'd', table.concat({s.top, s.events, s.opens, s.event_bytes, s.open_bytes, s.mark}, ' '),
     'lease', held and table.concat({s.run, s.token, s.deadline, s.length}, ' ') or '',
     -- Only a holder's append may take the short way: the last mark in d is the holder's.
     'c', held and table.concat({s.epoch, s.server, s.run, s.token}, ' ') or '',

@@ -43,7 +43,7 @@ class Server:
     """Where a server is, and how to enter it.
 
     Args:
-        url: ``redis://``, ``rediss://`` (TLS) or ``unix://``, with ``db`` and ``ssl_*`` in its query, as redis-py reads it.
+        url: ``redis://``, ``rediss://`` (TLS) or ``unix://``, with ``db`` and ``ssl_*`` in its query.
         timeout: Seconds that a connection may take, and a call.
 
     Raises:
