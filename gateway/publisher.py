@@ -1,0 +1,267 @@
+"""The agents' SDK: opens runs on topics, and publishes beside them."""
+
+import asyncio
+import logging
+import os
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+from weakref import WeakValueDictionary
+
+from gateway.broker.port import Appended, AppendRequest, Bound, Broker, Busy, Entry
+from gateway.broker.redis import RedisBroker
+from gateway.codec import encode_event
+from gateway.context.context import Context
+from gateway.errors import ContextTooLargeError, PublishError, TopicBusyError
+from gateway.event_types import check_publishable
+from gateway.patience import Patience
+from gateway.recorder import lost_event
+from gateway.run import Run
+from gateway.start import Start
+from gateway.topic_state import TopicState, read_topic
+from gateway.types import START, Position, Topic, new_id, parse_topic
+
+__all__ = ["Publisher"]
+
+_logger = logging.getLogger(__name__)
+
+_CLOSE_GRACE = 10.0
+"""Seconds that closing waits for the ends of runs that are still open."""
+
+
+class Publisher:
+    """Publishes agent runs; an async context manager, one a process is enough.
+
+    Args:
+        redis_url: Where the topics are kept; "" is ``GATEWAY_REDIS_URL``, or ``redis://127.0.0.1:6379/0``.
+        key_prefix: Of all keys and channels; the gateways' own.
+        flush_interval: The least time in seconds between two appends of a run that carry only deltas; 0 sends every
+            delta at once as an event of its own.
+        lease: Seconds after which a run whose process has stopped answering counts as lost.
+        max_unsent: Bytes that a run holds unsent before its methods wait.
+        broker: A broker to use in place of ``redis_url``; the caller closes it.
+
+    """
+
+    def __init__(
+        self,
+        redis_url: str = "",
+        *,
+        key_prefix: str = "gw",
+        flush_interval: float = 0.02,
+        lease: float = 30.0,
+        max_unsent: int = 1024 * 1024,
+        broker: Broker | None = None,
+    ) -> None:
+        self._owns_broker = broker is None
+        url = redis_url or os.environ.get("GATEWAY_REDIS_URL") or "redis://127.0.0.1:6379/0"
+        self.broker: Broker = RedisBroker(url, key_prefix=key_prefix) if broker is None else broker
+        self.flush_interval = flush_interval
+        self.lease = lease
+        self.max_unsent = max_unsent
+        self.patience = Patience()
+        self._runs: set[Run] = set()
+        self._writer = f"p/{new_id()}"
+        """The writer of events outside runs."""
+        self._appends = 0
+        self._turns: WeakValueDictionary[Topic, asyncio.Lock] = WeakValueDictionary()
+        """Of each topic who appends outside runs: one at a time, as the port demands of a writer."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Cancel the runs that are still open, and close the broker if it is the publisher's own."""
+        ends = [asyncio.ensure_future(run.cancel("its publisher was closed")) for run in self._runs]
+        if ends:
+            done, late = await asyncio.wait(ends, timeout=_CLOSE_GRACE)
+            for end in late:
+                end.cancel()
+            for end in done:
+                error = end.exception()
+                if error is not None:
+                    _logger.warning("a run could not be ended: %s", error)
+        if self._owns_broker:
+            await self.broker.aclose()
+
+    def run(
+        self,
+        topic: str,
+        *,
+        agent: str,
+        model: str | None = None,
+        run_id: str | None = None,
+        parent: str | None = None,
+        input: str | None = None,
+        max_iterations: int | None = None,
+        context: Context | None = None,
+        adopt: bool = False,
+        taken: Mapping[str, Any] | None = None,
+    ) -> Run:
+        """Open a run, to be entered with ``async with``; it goes on with the topic's conversation.
+
+        Args:
+            topic: Where; a topic has one run at a time.
+            agent: The agent's name.
+            model: The model's name; None leaves it open.
+            run_id: The run's id, without white space; None draws one.
+            parent: The run that started it; None for none.
+            input: What it was asked, as text for people; None for nothing.
+            max_iterations: Model requests it may make; None keeps the context's bound.
+            context: A conversation to go on with; None is the topic's own.
+            adopt: Whether a ``context`` that is not the topic's own replaces it: that is written over it.
+            taken: The waiting message that the run answers, as the mirror's queue has it; None for none.
+
+        Raises:
+            ValueError: The topic or the run id has another form.
+
+        """
+        return self._opened(
+            Start(
+                topic=parse_topic(topic),
+                run=new_id() if run_id is None else _checked_id(run_id),
+                agent=agent,
+                model=model,
+                parent=parent,
+                input=input,
+                max_iterations=max_iterations,
+                context=context,
+                adopt=adopt,
+                taken=taken,
+            )
+        )
+
+    def take(self, state: TopicState, *, agent: str, model: str | None = None) -> Run | None:
+        """Open a run that answers the oldest message waiting on a topic; None where none waits.
+
+        Entering it raises `ConditionError` where somebody has taken or withdrawn the message since.
+
+        Args:
+            state: The topic as it has just been read.
+            agent: The agent's name.
+            model: The model's name; None leaves it open.
+
+        """
+        queue = state.mirror.state()["queue"]
+        if not queue:
+            return None
+        return self._opened(
+            Start(topic=state.topic, run=new_id(), agent=agent, model=model, taken=queue[0], state=state)
+        )
+
+    async def publish(self, topic: str, event: Mapping[str, Any]) -> Position:
+        """Publish an event outside any run; returns where it stands once it is stored.
+
+        Args:
+            topic: Where.
+            event: Any object whose type is none of the protocol's.
+
+        Raises:
+            ValueError: The topic has another form.
+            CommandError: The event's type is reserved or malformed.
+            EventRefusedError: It breaks an entry rule.
+            ContextTooLargeError: The topic's history is full.
+
+        """
+        name = parse_topic(topic)
+        check_publishable(event)
+        data = encode_event({"at": self.broker.now(), **event})
+        entry = Entry(kind="h", type=str(event.get("type", "")), data=data)
+        self._appends += 1
+        request = AppendRequest(writer=self._writer, seq=str(self._appends), entries=(entry,))
+        lock = self._turns.setdefault(name, asyncio.Lock())
+        async with lock:
+            answer = await self.patience.call(lambda: self.broker.append(name, request, position=START))
+        if isinstance(answer, Bound):
+            raise ContextTooLargeError(size=answer.size)
+        if not isinstance(answer, Appended):
+            raise PublishError(f"expected the event to be stored, got {answer}")
+        return answer.position
+
+    async def context(self, topic: str) -> Context:
+        """Give a topic's conversation as it is stored now."""
+        return (await self.read(parse_topic(topic))).context()
+
+    async def read(self, topic: Topic) -> TopicState:
+        """Read a topic up to its top."""
+        return await self.patience.call(lambda: read_topic(self.broker, topic))
+
+    async def reclaim(self, topic: Topic, busy: Busy) -> None:
+        """Declare the run lost that holds a topic, if its process is dead.
+
+        Args:
+            topic: The topic.
+            busy: What the store answered.
+
+        Raises:
+            TopicBusyError: It lives, or nobody may say yet that it does not.
+
+        """
+        if busy.deadline < self.broker.now() and await self.bury(topic, busy.holder):
+            return
+        await self.look_again(topic, at=busy.deadline)
+        raise TopicBusyError(topic=topic, holder=busy.holder)
+
+    async def bury(self, topic: Topic, run: str) -> bool:
+        """Declare a run lost if it still holds its topic and its lease has lapsed; returns whether it has ended.
+
+        Nobody is declared dead before the broker has answered this process for one lease length: a broker that was
+        away let every lease lapse.
+
+        Args:
+            topic: The topic.
+            run: The run.
+
+        """
+        since = self.patience.answered_since
+        steady = 0.0 if since is None else asyncio.get_running_loop().time() - since
+        if steady < self.lease:
+            await self.look_again(topic, at=self.broker.now() + round(1000 * (self.lease - steady)))
+            return False
+        at = self.broker.now()
+        answer = await self.patience.call(
+            lambda: self.broker.declare_lost(topic, run=run, data=lost_event(run, at=at), position=START)
+        )
+        if isinstance(answer, Busy):
+            await self.look_again(topic, at=answer.deadline)
+            return False
+        return True
+
+    async def look_again(self, topic: Topic, *, at: int) -> None:
+        """Let workers look at a topic at some time.
+
+        Args:
+            topic: The topic.
+            at: Unix time in ms on the broker's clock; not before a second from now.
+
+        """
+        at = max(at, self.broker.now() + 1000)
+        await self.patience.call(lambda: self.broker.set_due(topic, at))
+
+    async def left(self, run: Run, *, taken: bool) -> None:
+        """Forget a run that has ended, and let workers look at its topic.
+
+        Args:
+            run: The run.
+            taken: Whether a worker runs it, which looks by itself.
+
+        """
+        self._runs.discard(run)
+        if not taken and run.ended is not None:
+            await self.patience.call(lambda: self.broker.wake(run.topic))
+
+    def _opened(self, start: Start) -> Run:
+        run = Run(self, start)
+        self._runs.add(run)
+        return run
+
+
+def _checked_id(text: str) -> str:
+    if not text or any(character.isspace() for character in text):
+        raise ValueError(f"expected an id without white space, got {text!r:.80}")
+    return text

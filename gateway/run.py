@@ -1,0 +1,496 @@
+"""One execution of an agent on a topic: what it does becomes events, and it ends exactly once."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import msgspec
+
+from gateway.codec import encode_json
+from gateway.context.context import Context
+from gateway.context.event import BOOKKEEPING_TYPES
+from gateway.context.messages import Message
+from gateway.context.usage import Usage
+from gateway.ending import last_group
+from gateway.errors import (
+    ContextTooLargeError,
+    EventRefusedError,
+    FencedError,
+    PublishError,
+    RunEndedError,
+)
+from gateway.event_types import check_publishable
+from gateway.open_message import OpenMessages, in_text
+from gateway.outbox import Group, Outbox, Outgoing
+from gateway.recorder import Recorder, outgoing
+from gateway.sender import Sender
+from gateway.start import Start
+from gateway.types import Position, new_id
+
+if TYPE_CHECKING:
+    from gateway.publisher import Publisher
+
+__all__ = ["Run"]
+
+_logger = logging.getLogger(__name__)
+
+_START_GRACE = 5.0
+"""Seconds that a cancelled start waits to learn whether its first append was stored."""
+
+
+class Run:
+    """One execution of an agent; made by `Publisher.run`, used as an async context manager.
+
+    Entering takes the topic and writes ``agent_start``. Leaving writes the run's one end: ``agent_complete``, after
+    an exception ``agent_error``, after a cancellation ``agent_cancelled``.
+
+    Every method raises `FencedError` once another run holds the topic, `RunEndedError` after the end,
+    `HistoryConflictError` and `ContextTooLargeError` where the store refused an earlier event, and waits while too
+    much is unsent.
+    """
+
+    def __init__(self, publisher: "Publisher", start: Start) -> None:
+        self._publisher = publisher
+        self._start = start
+        self._outbox: Outbox
+        self._sender: Sender
+        self._recorder: Recorder
+        self._messages = OpenMessages()
+        self._running: dict[str, float] = {}
+        """Of each tool call that runs, when it began."""
+        self._calls: dict[str, Usage] = {}
+        self._end: int | None = None
+        """The outbox's ticket of the run's end."""
+        self._begun = False
+        self.id = start.run
+        self.topic = start.topic
+
+    @property
+    def context(self) -> Context:
+        """The conversation as the run has it."""
+        return self._recorder.context
+
+    @property
+    def position(self) -> Position:
+        """Of the last event that the store acknowledged."""
+        return self._sender.position
+
+    @property
+    def ended(self) -> Position | None:
+        """Where the run's end stands; None while it has none."""
+        return self._sender.ended if self._begun else None
+
+    @property
+    def open_message(self) -> str | None:
+        """The id of the message that is being written; None where none is."""
+        return self._messages.newest
+
+    async def __aenter__(self) -> Self:
+        """Take the topic.
+
+        Raises:
+            TopicBusyError: Another run holds it.
+            HistoryConflictError: The given context is not the topic's.
+            ConditionError: The waiting message is gone or changed.
+            RunEndedError: A run of this id has ended.
+
+        """
+        attempt = asyncio.ensure_future(self._begin())
+        try:
+            await asyncio.shield(attempt)
+        except asyncio.CancelledError:
+            # The first append may be stored by now; nobody would end that run.
+            await asyncio.wait([attempt], timeout=_START_GRACE)
+            if not attempt.done():
+                attempt.cancel()
+                await asyncio.wait([attempt])
+            elif attempt.exception() is None:
+                await self._leave(asyncio.CancelledError())
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._leave(error)
+
+    async def delta(self, text: str, *, message: str | None = None) -> None:
+        """Add text to the open message.
+
+        Args:
+            text: Any piece; a half of a surrogate pair waits for the other half.
+            message: Its id; None is the open one, or a new one.
+
+        """
+        await self._ready()
+        if text:
+            opened = self._messages.opened(message)
+            self._put_delta("agent_delta", opened.id, opened.add_text(text, now=self._now()))
+
+    async def thinking(self, text: str, *, message: str | None = None) -> None:
+        """Add thinking to the open message; arguments as of `delta`."""
+        await self._ready()
+        if text:
+            opened = self._messages.opened(message)
+            self._put_delta("agent_thinking", opened.id, opened.add_thinking(text, now=self._now()))
+
+    async def tool_call_delta(
+        self,
+        *,
+        index: int,
+        text: str = "",
+        id: str | None = None,
+        name: str | None = None,
+        message: str | None = None,
+    ) -> None:
+        """Add a piece of a tool call's arguments to the open message: a preview, nobody runs it.
+
+        Args:
+            index: Which call of the message, from 0.
+            text: Of the arguments' JSON.
+            id: The call's id, once it is known.
+            name: The tool's name, once it is known.
+            message: As of `delta`.
+
+        """
+        await self._ready()
+        names = {key: value for key, value in (("id", id), ("name", name)) if value}
+        if text or names:
+            opened = self._messages.opened(message)
+            piece = opened.add_call(index, text, names, now=self._now())
+            self._put_delta("tool_call_delta", opened.id, piece, index=index, names=names)
+
+    async def add_message(self, message: Message, *, message_id: str | None = None, run: str | None = None) -> None:
+        """Log a message; an assistant's ends the open message, whose deltas it replaces.
+
+        Args:
+            message: Tool calls' arguments that are values become compact JSON text.
+            message_id: Its id; None is the open message's for an assistant, or a new one, and none for other roles.
+            run: Whose message it is; None is this run.
+
+        Raises:
+            EventRefusedError: It breaks an entry rule, or an assistant's message of this id has ended.
+
+        """
+        await self._ready()
+        message = in_text(message)
+        if message.role != "assistant":
+            self._record(self.context.add_message(message), message=message_id, run=run)
+            return
+        opened = self._messages.opened(message_id)
+        if opened.thinking_ms is not None:
+            metadata = {"thinking_ms": opened.thinking_ms, **message.metadata}
+            message = msgspec.structs.replace(message, metadata=metadata)
+        self._record(self.context.add_message(message), message=opened.id, run=run)
+        self._messages.close(opened.id)
+
+    async def tool_call(
+        self,
+        id: str,
+        name: str,
+        arguments: str | Mapping[str, Any],
+        *,
+        server: bool = False,
+        message: str | None = None,
+    ) -> None:
+        """Say that a tool starts, and return once that is stored: only then may it start.
+
+        Args:
+            id: The call's id.
+            name: The tool.
+            arguments: JSON text, or values.
+            server: The provider runs it itself.
+            message: The message that asked for it; None is the last one.
+
+        """
+        await self._ready()
+        text = arguments if isinstance(arguments, str) else encode_json(arguments).decode()
+        data: dict[str, Any] = {"id": id, "name": name, "arguments": text}
+        if server:
+            data["server"] = True
+        log = self.context.log.append("tool_call", data)
+        after = msgspec.structs.replace(self.context, log=log).add_tool_call(data)
+        self._running[id] = self._now()
+        self._record(after, message=message or self._messages.last)
+        await self._sender.acknowledged(self._outbox.ticket)
+
+    async def tool_result(
+        self,
+        tool_call_id: str,
+        name: str | None,
+        content: object,
+        *,
+        error: bool = False,
+        duration_ms: int | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Log what a tool answered.
+
+        Args:
+            tool_call_id: The call's id.
+            name: The tool.
+            content: Text; anything else becomes JSON text.
+            error: It failed.
+            duration_ms: How long it took; None is the time since `tool_call`.
+            metadata: More about it; None for nothing.
+
+        """
+        await self._ready()
+        facts = dict(metadata or {})
+        if error:
+            facts["error"] = True
+        started = self._running.get(tool_call_id)
+        if duration_ms is None and started is not None:
+            duration_ms = round((self._now() - started) * 1000)
+        if duration_ms is not None:
+            facts["duration_ms"] = duration_ms
+        message = in_text(Message.tool(tool_call_id, content, name=name, metadata=facts))
+        self._record(self.context.add_message(message))
+        self._running.pop(tool_call_id, None)
+
+    async def usage(self, usage: Usage | Mapping[str, Any], *, call: str | None = None) -> None:
+        """Say what a model call has cost so far.
+
+        Args:
+            usage: Its counters, cumulative; the last ones count.
+            call: The call's id; None is the open message's, or the last message's.
+
+        """
+        await self._ready()
+        counters = usage if isinstance(usage, Usage) else Usage.from_mapping(usage)
+        named = call or self._messages.newest or self._messages.last or new_id()
+        self._put(outgoing({**self._common("usage"), "call": named, **counters.to_dict()}))
+        self._count(self._calls.get(named, Usage()), counters)
+        self._calls[named] = counters
+
+    async def log(
+        self, level: str, message: str, *, logger: str | None = None, fields: Mapping[str, Any] | None = None
+    ) -> None:
+        """Publish a log line.
+
+        Args:
+            level: ``debug``, ``info``, ``warning`` or ``error``.
+            message: The line.
+            logger: Whose; None for nobody's.
+            fields: More about it; None for nothing.
+
+        """
+        await self._ready()
+        event = {**self._common("log"), "level": level, "message": message}
+        self._put(outgoing(_with(event, logger=logger, fields=dict(fields) if fields else None)))
+
+    async def progress(
+        self, *, text: str | None = None, fraction: float | None = None, tool_call_id: str | None = None
+    ) -> None:
+        """Show that something long is alive.
+
+        Args:
+            text: How far it is, in words.
+            fraction: How far it is, 0 to 1.
+            tool_call_id: Which call; None is the run.
+
+        """
+        await self._ready()
+        self._put(outgoing(_with(self._common("progress"), tool_call_id=tool_call_id, text=text, fraction=fraction)))
+
+    async def log_event(self, type: str, data: Mapping[str, Any] | None = None) -> None:
+        """Log a bookkeeping event: ``turn_start``, ``turn_end``, ``step_start``, ``step_end``, ``request_header``.
+
+        Raises:
+            EventRefusedError: The type is another.
+
+        """
+        await self._ready()
+        if type not in BOOKKEEPING_TYPES or type == "tool_call":
+            raise EventRefusedError(f"expected a bookkeeping event, got {type!r:.80}")
+        log = self.context.log.append(type, dict(data or {}))
+        self._record(msgspec.structs.replace(self.context, log=log))
+
+    async def discard(self, *, reason: str, call: str | None = None) -> None:
+        """Drop the open message, which a retry replaces, and what its call cost.
+
+        Args:
+            reason: For people.
+            call: The model call; None keeps its usage.
+
+        """
+        await self._ready()
+        opened = self._messages.opened(None)
+        event = {**self._common("message_discarded"), "message": opened.id}
+        self._put(outgoing(_with(event, call=call, reason=reason), kind="e"))
+        self._messages.close(opened.id)
+        if call is not None:
+            self._count(self._calls.pop(call, Usage()), Usage())
+
+    async def set_context(self, *, title: str | None = None, **fields: Any) -> None:
+        """Change fields of the context that are no fold of its log.
+
+        Args:
+            title: The topic's title for people; None leaves it.
+            fields: ``agent_name``, ``system_prompt``, ``needs_response``, ``iteration``, ``max_iterations``.
+
+        Raises:
+            TypeError: There is no such field.
+
+        """
+        await self._ready()
+        unknown = fields.keys() - _SETTABLE
+        if unknown:
+            raise TypeError(f"expected fields among {', '.join(sorted(_SETTABLE))}, got {', '.join(sorted(unknown))}")
+        self._record(msgspec.structs.replace(self.context, **fields), title=title)
+
+    async def change_context(self, change: Callable[[Context], Context]) -> None:
+        """Change the context by its own methods, such as `replace_message_range` or `clear`; all of it is published.
+
+        Args:
+            change: Gives a context that continues the one it gets.
+
+        """
+        await self._ready()
+        self._record(change(self.context))
+
+    async def emit(self, event: Mapping[str, Any]) -> None:
+        """Publish an event of the agent's own.
+
+        Args:
+            event: Any object whose type is none of the protocol's.
+
+        Raises:
+            CommandError: Its type is reserved or malformed.
+            EventRefusedError: It breaks an entry rule.
+
+        """
+        await self._ready()
+        check_publishable(event)
+        self._put(outgoing({"at": self._publisher.broker.now(), **event, "run": self.id}))
+
+    async def flush(self) -> Position:
+        """Wait until everything so far is stored; returns where it stands."""
+        self._check()
+        self._outbox.flush()
+        self._sender.notify()
+        await self._sender.acknowledged(self._outbox.ticket)
+        return self._sender.position
+
+    async def complete(self, result: Any = None) -> Position:
+        """End the run as completed; returns where its one end stands, whoever wrote it.
+
+        Args:
+            result: JSON; None for none.
+
+        """
+        return await self._finish("agent_complete", result=result)
+
+    async def fail(self, error: BaseException | str) -> Position:
+        """End the run as failed; returns where its one end stands, whoever wrote it."""
+        text = error if isinstance(error, str) else str(error) or type(error).__name__
+        return await self._finish("agent_error", error=text)
+
+    async def cancel(self, reason: str | None = None) -> Position:
+        """End the run as cancelled; returns where its one end stands, whoever wrote it."""
+        return await self._finish("agent_cancelled", reason=reason)
+
+    async def _begin(self) -> None:
+        begun = await self._start.begin(self._publisher)
+        self._outbox, self._sender, self._recorder = begun.outbox, begun.sender, begun.recorder
+        self._begun = True
+
+    async def _leave(self, error: BaseException | None) -> None:
+        try:
+            if error is None:
+                await self.complete()
+                if self._sender.declared_lost:
+                    raise FencedError(run=self.id, holder="")
+            elif isinstance(error, Exception):
+                await self.fail(error)
+            else:
+                await self.cancel(str(error) or None)
+        except PublishError as refused:
+            if error is None:
+                raise
+            _logger.warning("run %s has no end of its own: %s", self.id, refused)
+        finally:
+            await self._sender.aclose()
+            await self._publisher.left(self, taken=self._start.taken is not None)
+
+    async def _finish(self, type: str, **fields: Any) -> Position:
+        if self._sender.ended is not None:
+            return self._sender.ended
+        failure = self._sender.failure
+        if failure is not None and not isinstance(failure, ContextTooLargeError):
+            raise failure
+        if self._end is None:
+            event = _with(self._common(type), **fields)
+            if self._calls:
+                event["usage"] = sum(self._calls.values(), Usage()).to_dict()
+            # What the full history refused is missing from the log, which then can only be left as it is.
+            left = () if failure is not None else tuple(self._messages)
+            self._outbox.add(last_group(self._recorder, event, left, patched=failure is None))
+            self._end = self._outbox.ticket
+            self._sender.notify()
+        try:
+            await self._sender.acknowledged(self._end)
+        except PublishError:
+            if self._sender.ended is None:
+                raise
+        if self._sender.ended is None:
+            raise self._sender.failure or FencedError(run=self.id, holder="")
+        return self._sender.ended
+
+    async def _ready(self) -> None:
+        self._check()
+        while self._outbox.full:
+            await self._sender.room()
+            self._check()
+
+    def _check(self) -> None:
+        """Refuse whoever comes after the end, or after the store has refused this run."""
+        if self._sender.failure is not None:
+            raise self._sender.failure
+        if self._end is not None or self._sender.ended is not None:
+            raise RunEndedError(run=self.id, position=self._sender.ended or self._sender.position)
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def _common(self, type: str) -> dict[str, Any]:
+        return {"type": type, "at": self._publisher.broker.now(), "run": self.id}
+
+    def _put_delta(
+        self, type: str, message: str, text: str, *, index: int | None = None, names: Mapping[str, str] = {}
+    ) -> None:
+        if text or names:
+            at = self._publisher.broker.now()
+            self._outbox.add_delta(type, message, text, at=at, index=index, names=names)
+            self._sender.notify()
+
+    def _put(self, out: Outgoing) -> None:
+        self._outbox.add(Group(entries=[out]))
+        self._sender.notify()
+
+    def _record(
+        self, after: Context, *, message: str | None = None, run: str | None = None, title: str | None = None
+    ) -> None:
+        entries, log = self._recorder.record(
+            after, at=self._publisher.broker.now(), message=message, run=run, title=title
+        )
+        if entries:
+            self._outbox.add(Group(entries=entries, log=log))
+            self._sender.notify()
+
+    def _count(self, before: Usage, after: Usage) -> None:
+        """Move the context's usage by what changed; it is told by the `usage` events alone."""
+        total = {
+            name: value + after.to_dict()[name] - before.to_dict()[name]
+            for name, value in self.context.usage.to_dict().items()
+        }
+        self._recorder.context = msgspec.structs.replace(self.context, usage=Usage(**total))
+
+
+_SETTABLE = frozenset({"agent_name", "system_prompt", "needs_response", "iteration", "max_iterations"})
+
+
+def _with(event: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    return event | {name: value for name, value in fields.items() if value is not None}
