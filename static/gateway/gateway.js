@@ -1,0 +1,464 @@
+import { Backoff } from './backoff.js';
+import { Connection } from './connection.js';
+import { Emitter } from './emitter.js';
+import { CommandError, ErrorCode, GatewayError, NotConnectedError, TokenError } from './errors.js';
+import { list, object } from './fields.js';
+import { BrowserPage } from './page.js';
+import { Subscription } from './subscription.js';
+
+/** @typedef {import('./connection.js').End} End */
+/** @typedef {import('./index.js').GatewayOptions} GatewayOptions */
+/** @typedef {import('./index.js').GatewayState} GatewayState */
+
+/**
+ * What the library takes from the platform.
+ * @typedef {object} Environment
+ * @property {new (url: string) => WebSocket} WebSocket
+ * @property {() => number} random
+ * @property {() => number} now ms
+ * @property {(run: () => void, ms: number) => any} setTimeout
+ * @property {(timer: any) => void} clearTimeout
+ */
+
+/** How long a command waits for a connection, and is tried again where that is safe, ms. */
+const COMMAND_PATIENCE_MS = 30_000;
+/** A connection that lived so long was a good one: the next wait is short again, ms. */
+const GOOD_CONNECTION_MS = 10_000;
+/** How long a connection may stay silent after the browser said that the network is gone, ms. */
+const OFFLINE_PROBE_MS = 2_000;
+
+/** A client's end of a gateway: one connection that comes back by itself, and the topics on it. */
+export class Gateway {
+  #url;
+  #token;
+  /** @type {Environment} */
+  #environment;
+  #page;
+  #emitter = new Emitter();
+  /** @type {GatewayState} */
+  #state = 'idle';
+  #backoff;
+  /** The current attempt, connected or not. @type {Connection | null} */
+  #connection = null;
+  /** What runs under another number is of an attempt that was given up. */
+  #attempts = 0;
+  /** @type {unknown} */
+  #retryTimer = null;
+  #openedAt = 0;
+  #brokerSure = true;
+  #silent = false;
+  #shownSure = true;
+  /** @type {Map<string, Subscription>} */
+  #topics = new Map();
+  /** Topics that this frame was about. @type {Set<Subscription>} */
+  #touched = new Set();
+  /** Commands that wait, for a connection or for another try; each is woken by any change. @type {Set<() => void>} */
+  #waiting = new Set();
+  #wasVisible = true;
+  #wasOnline = true;
+  #stopWatching = () => {};
+  /** @type {import('./subscription.js').Host} */
+  #host;
+
+  /** @param {GatewayOptions} [options] */
+  constructor({
+    url = '/connection/websocket',
+    token,
+    WebSocket = globalThis.WebSocket,
+    random = Math.random,
+    now = Date.now,
+    setTimeout = (run, ms) => globalThis.setTimeout(run, ms),
+    clearTimeout = (timer) => globalThis.clearTimeout(timer),
+    page = new BrowserPage(),
+  } = {}) {
+    if (typeof WebSocket !== 'function') throw new TypeError('this platform has no WebSocket; give one to the gateway');
+    const resolved = new URL(url, globalThis.location?.href);
+    resolved.protocol = resolved.protocol.replace(/^http/, 'ws');
+    this.#url = resolved.href;
+    this.#token = token;
+    this.#environment = { WebSocket, random, now, setTimeout, clearTimeout };
+    this.#page = page;
+    this.#backoff = new Backoff(random);
+    /** When the next attempt comes, in the time of `now`; null while none is waited for. @type {number | null} */
+    this.retryAt = null;
+    /** Why coming back is forbidden. @type {{ code: number, reason: string } | null} */
+    this.refusal = null;
+    /** What this reader may do everywhere; null before the first connection. @type {any[] | null} */
+    this.grants = null;
+    this.#host = this.#makeHost();
+  }
+
+  get state() {
+    return this.#state;
+  }
+
+  /** Whether what is shown is current: false while the gateway does not hear its broker, or is silent for too long. */
+  get sure() {
+    return this.#brokerSure && !this.#silent;
+  }
+
+  /**
+   * @param {'state' | 'sure' | 'error'} name
+   * @param {(value: any) => void} listener
+   * @returns {() => void} takes the listener away again
+   */
+  on(name, listener) {
+    return this.#emitter.on(name, listener);
+  }
+
+  /** Connect, and stay connected until `close` or a refusal. After these it begins anew; topics go on where they were. */
+  connect() {
+    if (!['idle', 'closed', 'refused'].includes(this.#state)) return;
+    this.refusal = null;
+    this.#backoff.reset();
+    this.#wasVisible = this.#page.visible;
+    this.#wasOnline = this.#page.online;
+    this.#stopWatching = this.#page.watch(() => this.#pageChanged());
+    this.#setState('connecting');
+    for (const topic of this.#topics.values()) topic.revive();
+    this.#attempt();
+  }
+
+  close() {
+    if (this.#state !== 'closed') this.#stop('closed', 'closed by the client');
+  }
+
+  /** Do not wait any longer for the next attempt. */
+  retryNow() {
+    if (this.#retryTimer !== null) this.#attempt();
+  }
+
+  /**
+   * Follow a topic. The same name gives the same object until each who asked for it has unsubscribed.
+   * @param {string} name
+   * @param {{ mirror?: boolean }} [wants] `mirror: false` gets events only, from now on
+   * @returns {Subscription}
+   * @throws {TypeError} it is followed in the other way already
+   */
+  subscribe(name, { mirror = true } = {}) {
+    let topic = this.#topics.get(name);
+    if (topic !== undefined && topic.mirrored !== mirror) {
+      throw new TypeError(`topic ${name} is subscribed to with mirror: ${topic.mirrored}, asked with mirror: ${mirror}`);
+    }
+    if (topic === undefined) {
+      topic = new Subscription(name, { mirror }, this.#host);
+      this.#topics.set(name, topic);
+    }
+    topic.hold();
+    topic.attach();
+    return topic;
+  }
+
+  /**
+   * Call a method of the gateway. Without a connection it waits for one for up to 30 s.
+   *
+   * Data with an `id` (PROTOCOL.md 7: the same id again gives the first answer) make a lost reply harmless, so such a
+   * call is sent again, with growing waits, until 30 s have passed. Any other is sent once.
+   * @param {string} method
+   * @param {Record<string, any>} [data]
+   * @returns {Promise<any>}
+   * @throws {GatewayError}
+   */
+  async rpc(method, data = {}) {
+    const repeatable = method === 'topics' || typeof data.id === 'string';
+    const reply = await this.#call('rpc', { method, data }, { repeatable });
+    return reply.data ?? {};
+  }
+
+  /**
+   * Give the agent of a topic a message.
+   * @param {string} topic
+   * @param {string | Record<string, any>[]} content
+   * @param {{ id?: string }} [own] the client's id of the message; the same one cannot double it. Drawn by default
+   * @returns {Promise<{ message: string, offset: number, epoch: string }>}
+   * @throws {GatewayError}
+   */
+  send(topic, content, { id = newId() } = {}) {
+    return this.rpc('send', { topic, content, id });
+  }
+
+  /** @returns {Promise<{ topic: string, at: number }[]>} newest first */
+  async topics() {
+    const { topics } = await this.rpc('topics');
+    return topics ?? [];
+  }
+
+  /**
+   * Publish an event of one's own (PROTOCOL.md 4.5). It is sent once: a lost reply is an error.
+   * @param {string} topic
+   * @param {Record<string, any>} data
+   * @throws {GatewayError}
+   */
+  async publish(topic, data) {
+    await this.#call('publish', { channel: topic, data }, { repeatable: false });
+  }
+
+  /**
+   * @param {string} method
+   * @param {Record<string, any>} parameters
+   * @param {{ repeatable: boolean }} facts sending it twice does no harm
+   * @returns {Promise<Record<string, any>>}
+   */
+  async #call(method, parameters, { repeatable }) {
+    const { now, random } = this.#environment;
+    const backoff = new Backoff(random);
+    const deadline = now() + COMMAND_PATIENCE_MS;
+    for (;;) {
+      const connection = await this.#connected(deadline);
+      try {
+        return await this.#request(connection, method, parameters);
+      } catch (error) {
+        const again = error instanceof GatewayError && error.temporary && (repeatable || wasNotDone(error));
+        const until = now() + backoff.next();
+        if (!again || until >= deadline) throw error;
+        while (now() < until && this.#state !== 'closed' && this.#state !== 'refused') await this.#wake(until - now());
+      }
+    }
+  }
+
+  /**
+   * @param {Connection} connection
+   * @param {string} method
+   * @param {Record<string, any>} parameters
+   * @returns {Promise<Record<string, any>>}
+   */
+  #request(connection, method, parameters) {
+    return new Promise((resolve, reject) => {
+      connection.request(method, parameters, (error, reply) => (error === null ? resolve(reply) : reject(error)));
+    });
+  }
+
+  /**
+   * @param {number} deadline in the time of `now`
+   * @returns {Promise<Connection>}
+   */
+  async #connected(deadline) {
+    for (;;) {
+      if (this.#state === 'connected' && this.#connection !== null) return this.#connection;
+      if (this.#state === 'closed') throw new NotConnectedError('the gateway was closed', { temporary: false });
+      if (this.#state === 'refused') {
+        throw new NotConnectedError(`the gateway refuses us: ${this.refusal?.reason}`, { temporary: false });
+      }
+      const left = deadline - this.#environment.now();
+      if (left <= 0) throw new NotConnectedError('no connection in time', { temporary: true });
+      await this.#wake(left);
+    }
+  }
+
+  /**
+   * @param {number} ms
+   * @returns {Promise<void>} after that time, or when the state changed
+   */
+  #wake(ms) {
+    return new Promise((resolve) => {
+      const wake = () => {
+        this.#environment.clearTimeout(timer);
+        this.#waiting.delete(wake);
+        resolve();
+      };
+      const timer = this.#environment.setTimeout(wake, ms);
+      this.#waiting.add(wake);
+    });
+  }
+
+  /** @returns {import('./subscription.js').Host} */
+  #makeHost() {
+    const gateway = this;
+    return {
+      environment: this.#environment,
+      get connection() {
+        return gateway.#state === 'connected' ? gateway.#connection : null;
+      },
+      get state() {
+        return gateway.#state;
+      },
+      get sure() {
+        return gateway.sure;
+      },
+      touched: (topic) => void this.#touched.add(topic),
+      released: (topic) => {
+        if (this.#topics.get(topic.name) === topic) this.#topics.delete(topic.name);
+      },
+      report: (error) => this.#emitter.emit('error', error),
+    };
+  }
+
+  async #attempt() {
+    this.#stopRetrying();
+    const attempt = (this.#attempts += 1);
+    if (this.#state !== 'connecting') this.#showLost();
+    try {
+      const token = await this.#makeToken();
+      if (attempt !== this.#attempts) return;
+      this.#connection = new Connection(this.#url, token, this.#environment, {
+        opened: (reply) => this.#opened(reply),
+        pushed: (push, size) => this.#pushed(push, size),
+        frameEnded: () => this.#frameEnded(),
+        silenceChanged: (silent) => {
+          this.#silent = silent;
+          this.#showSure();
+        },
+        ended: (end) => {
+          if (attempt === this.#attempts) this.#ended(end);
+        },
+      });
+    } catch (cause) {
+      if (attempt !== this.#attempts) return;
+      const error =
+        cause instanceof TokenError
+          ? cause
+          : new NotConnectedError('the browser did not open the websocket', { temporary: true, cause });
+      this.#ended({ code: 0, reason: error.message, refused: false, error });
+    }
+  }
+
+  /** @returns {Promise<string | null>} */
+  async #makeToken() {
+    if (typeof this.#token !== 'function') return this.#token ?? null;
+    try {
+      return await this.#token();
+    } catch (error) {
+      throw new TokenError(error);
+    }
+  }
+
+  /** @param {Record<string, any>} reply */
+  #opened(reply) {
+    this.grants = list(object(reply.data)?.grants);
+    this.#openedAt = this.#environment.now();
+    this.#brokerSure = true;
+    this.#setState('connected');
+    for (const topic of [...this.#topics.values()]) topic.attach();
+  }
+
+  /**
+   * @param {Record<string, any>} push
+   * @param {number} size
+   */
+  #pushed(push, size) {
+    const message = object(object(push.message)?.data);
+    if (message !== null) {
+      if (message.type === 'broker') {
+        this.#brokerSure = message.sure !== false;
+        this.#showSure();
+      }
+    } else {
+      this.#topics.get(push.channel)?.receive(push, size);
+    }
+  }
+
+  #frameEnded() {
+    const touched = [...this.#touched];
+    this.#touched.clear();
+    for (const topic of touched) topic.flush();
+  }
+
+  /** @param {End} end */
+  #ended({ code, reason, refused, error }) {
+    const { now, setTimeout } = this.#environment;
+    if (this.#state === 'connected' && now() - this.#openedAt >= GOOD_CONNECTION_MS) this.#backoff.reset();
+    // Whoever makes tokens can make a new one.
+    const renewable = code === ErrorCode.TOKEN_EXPIRED && typeof this.#token === 'function';
+    if (refused && !renewable) {
+      this.refusal = { code, reason };
+      this.#stop('refused', reason);
+      return;
+    }
+    this.#forgetConnection();
+    const delay = this.#backoff.next();
+    this.retryAt = this.#page.online ? now() + delay : null;
+    this.#retryTimer = setTimeout(() => this.#attempt(), delay);
+    this.#showLost();
+    if (error !== undefined) this.#emitter.emit('error', error);
+  }
+
+  /**
+   * @param {'closed' | 'refused'} state
+   * @param {string} reason
+   */
+  #stop(state, reason) {
+    this.#attempts += 1;
+    this.#stopRetrying();
+    this.#stopWatching();
+    this.#stopWatching = () => {};
+    const connection = this.#connection;
+    this.#forgetConnection();
+    connection?.abandon(reason);
+    this.#setState(state);
+  }
+
+  #forgetConnection() {
+    this.#connection = null;
+    this.#silent = false;
+    this.#touched.clear();
+    for (const topic of this.#topics.values()) topic.detach();
+  }
+
+  #stopRetrying() {
+    this.#environment.clearTimeout(this.#retryTimer);
+    this.#retryTimer = null;
+    this.retryAt = null;
+  }
+
+  #showLost() {
+    this.#setState(this.#page.online ? 'reconnecting' : 'offline');
+  }
+
+  /** @param {GatewayState} state */
+  #setState(state) {
+    this.#state = state;
+    for (const wake of [...this.#waiting]) wake();
+    this.#emitter.emit('state', state);
+    for (const topic of [...this.#topics.values()]) topic.refresh();
+    this.#showSure();
+  }
+
+  #showSure() {
+    if (this.sure === this.#shownSure) return;
+    this.#shownSure = this.sure;
+    this.#emitter.emit('sure', this.sure);
+    for (const topic of [...this.#topics.values()]) topic.refresh();
+  }
+
+  #pageChanged() {
+    const { visible, online } = this.#page;
+    const [appeared, returned, vanished] = [
+      visible && !this.#wasVisible,
+      online && !this.#wasOnline,
+      !online && this.#wasOnline,
+    ];
+    this.#wasVisible = visible;
+    this.#wasOnline = online;
+    if (this.#state === 'connected') {
+      // A machine that slept, or changed its network, may hold a socket that hears nothing any more.
+      if (appeared || returned) this.#connection?.probe();
+      else if (vanished) this.#connection?.probe(OFFLINE_PROBE_MS);
+    } else if (this.#retryTimer !== null) {
+      if (appeared || returned) {
+        this.#attempt();
+      } else if (vanished) {
+        this.retryAt = null;
+        this.#showLost();
+      }
+    } else if (returned) {
+      // An attempt that began without a network would only end by its timeout.
+      const connection = this.#connection;
+      this.#connection = null;
+      this.#attempt();
+      connection?.abandon('the network has returned');
+    }
+  }
+}
+
+/**
+ * Say whether the gateway turned a command away before doing anything.
+ * @param {GatewayError} error
+ */
+function wasNotDone(error) {
+  return error instanceof CommandError && error.code === ErrorCode.TOO_MANY_REQUESTS;
+}
+
+/** 32 hexadecimal digits. `crypto.randomUUID` is missing on pages that did not come over TLS. */
+function newId() {
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, '0')).join('');
+}

@@ -1,0 +1,370 @@
+/** The event types and the state of a mirror are those of `gateway/PROTOCOL.md`, sections 4 and 5. */
+
+/** The kinds of values JSON has. */
+export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
+
+export type GatewayState =
+  | 'idle'
+  | 'connecting'
+  | 'connected'
+  /** Trying again, or waiting for it until `retryAt`. */
+  | 'reconnecting'
+  /** As reconnecting, and the browser says that there is no network. */
+  | 'offline'
+  /** Coming back is forbidden; `refusal` says why. */
+  | 'refused'
+  | 'closed';
+
+export type TopicState =
+  /** Asked for the first time. */
+  | 'subscribing'
+  /** A large snapshot is coming; the state before stays until the last part. */
+  | 'loading'
+  /** The history is ahead by `behind`. */
+  | 'catching-up'
+  | 'live'
+  /** The gateway does not hear its broker, or we do not hear the gateway. */
+  | 'unsure'
+  | 'reconnecting'
+  /** The subscription was refused; `error` says why. */
+  | 'denied'
+  /** Unsubscribed, by us or by the gateway, or the gateway is closed or refused. */
+  | 'ended';
+
+/** An event as a reader gets it. */
+export interface Publication {
+  /** Its place in the topic; of a merged one, the last it stands for. */
+  readonly offset: number;
+  /** The first offset it stands for; absent where it stands for one. */
+  readonly first?: number;
+  /** The event. */
+  readonly data: any;
+}
+
+export interface Usage {
+  requests: number;
+  tool_calls: number;
+  input_tokens: number;
+  output_tokens: number;
+  total_tokens: number;
+  cache_creation_input_tokens: number;
+  cache_read_input_tokens: number;
+}
+
+/** A logged event that is visible now. */
+export interface LogEntry {
+  seq: number;
+  type: string;
+  time: string | null;
+  data: Record<string, any>;
+  run: string | null;
+  message: string | null;
+}
+
+export interface ContextState {
+  version: number;
+  events: LogEntry[];
+  archived_to: number | null;
+  next_seq: number;
+  id: any;
+  agent_name: any;
+  system_prompt: any;
+  needs_response: any;
+  iteration: any;
+  max_iterations: any;
+  started_at: any;
+  title: any;
+  tool_calls: any[];
+  usage: Usage;
+}
+
+/** A message that is still being written. */
+export interface OpenMessage {
+  message: string;
+  run: string | null;
+  text: string;
+  thinking: string;
+  /** Its run ended before it did. */
+  interrupted: boolean;
+  /** `text` is a piece of the arguments' JSON: a preview. */
+  tool_calls: { index: number; id: string | null; name: string | null; text: string }[];
+}
+
+export interface Run {
+  run: string;
+  agent: string | null;
+  model: string | null;
+  /** The run that started it. */
+  parent: string | null;
+  /** A sub-agent's own topic. */
+  topic: string | null;
+  /** `running`, `cancelling`, `completed`, `failed`, `cancelled` or `lost`. */
+  status: string;
+  /** Unix time, ms. */
+  started_at: number | null;
+  /** Unix time, ms. */
+  ended_at: number | null;
+  error: string | null;
+  /** By the id of the model call. */
+  calls: { [call: string]: Usage };
+  usage: Usage;
+  iteration: number;
+  /** Who asked it to end, and how: `mode` is `now` or `after_step`. */
+  cancel: { by?: any; mode?: string } | null;
+}
+
+export interface Approval {
+  tool_call_id: string;
+  run: string | null;
+  name: string | null;
+  /** JSON text. */
+  arguments: string | null;
+  /** Unix time, ms. */
+  requested_at: number | null;
+  /** Unix time, ms. */
+  expires_at: number | null;
+  /** `approve`, `reject`, `edit` or `expired`; null while it is open. */
+  decision: string | null;
+  by: any;
+  /** JSON text of the arguments that an edit put in place. */
+  edited: string | null;
+  reason: string | null;
+}
+
+/** A person's message that waits for the agent. */
+export interface QueuedMessage {
+  id: string;
+  content: any;
+  by: any;
+  /** Unix time, ms. */
+  at: number | null;
+}
+
+export interface LogLine {
+  /** Unix time, ms. */
+  at: number | null;
+  run: string | null;
+  level: string;
+  message: string;
+  logger: string | null;
+  fields: Record<string, any> | null;
+}
+
+export interface MirrorState {
+  context: ContextState;
+  open: OpenMessage[];
+  runs: Run[];
+  approvals: Approval[];
+  queue: QueuedMessage[];
+  log: LogLine[];
+}
+
+export interface Snapshot {
+  topic: string;
+  epoch: string;
+  offset: number;
+  mirror: MirrorState;
+}
+
+/** A message of the folded conversation; null where the event says nothing. */
+export interface Message {
+  role: string;
+  content: any;
+  name: any;
+  tool_calls: any;
+  tool_call_id: any;
+  thinking: any;
+  metadata: any;
+  /** ISO 8601. */
+  created_at: string | null;
+  message: string | null;
+  run: string | null;
+  seq: number;
+}
+
+/** A reader's copy of an agent's state, exact at its position. Its values are to be read; only the mirror changes them. */
+export class Mirror {
+  constructor(position?: { topic?: string; epoch?: string; offset?: number });
+  /** @throws {SnapshotError} */
+  static restore(snapshot: unknown): Mirror;
+  topic: string;
+  epoch: string;
+  /** The offset of the last event in it; 0 is before all. */
+  offset: number;
+  get context(): ContextState;
+  get open(): OpenMessage[];
+  get runs(): Run[];
+  get approvals(): Approval[];
+  get queue(): QueuedMessage[];
+  get log(): LogLine[];
+  /**
+   * Become what a snapshot says; nothing changes where it is refused.
+   * @throws {SnapshotError}
+   */
+  replace(snapshot: unknown): void;
+  /** Later events do not change it. */
+  snapshot(): Snapshot;
+  /** The conversation so far, without what is still being written; the same array until it changes. */
+  messages(): readonly Message[];
+  /** Go on under another epoch, which the gateway said continues this history. */
+  resume(epoch: string): void;
+  /** Take the next publication. Only `applied` changed something; after `hole` ask again from this position. */
+  apply(publication: Publication): 'applied' | 'repeated' | 'hole';
+  /** Take an event, without a position. Never fails, whatever it is. */
+  fold(event: unknown): void;
+}
+
+/** Join neighbouring publications of one growing text; no mirror can tell the difference. */
+export function merge(publications: Iterable<Publication>): Publication[];
+
+export interface Page {
+  readonly visible: boolean;
+  readonly online: boolean;
+  /** Calls `changed` after one of them changed; gives what stops it. */
+  watch(changed: () => void): () => void;
+}
+
+export interface GatewayOptions {
+  /** Relative to the page; `/connection/websocket` by default. */
+  url?: string;
+  /** A function is asked for a new one before each attempt to connect. */
+  token?: string | (() => Promise<string>);
+  WebSocket?: new (url: string) => WebSocket;
+  /** From 0 up to, without, 1. */
+  random?: () => number;
+  /** Unix time, ms. */
+  now?: () => number;
+  setTimeout?: (run: () => void, ms: number) => any;
+  clearTimeout?: (timer: any) => void;
+  page?: Page;
+}
+
+/** A client's end of a gateway: one connection that comes back by itself, and the topics on it. */
+export class Gateway {
+  constructor(options?: GatewayOptions);
+  get state(): GatewayState;
+  /** When the next attempt comes, in the time of `now`; null while none is waited for. */
+  retryAt: number | null;
+  /** Why coming back is forbidden. */
+  refusal: { code: number; reason: string } | null;
+  /** What this reader may do everywhere; null before the first connection. */
+  grants: any[] | null;
+  /** Whether what is shown is current. */
+  get sure(): boolean;
+  /** Also after each failed attempt, when only `retryAt` is another. */
+  on(name: 'state', listener: (state: GatewayState) => void): () => void;
+  on(name: 'sure', listener: (sure: boolean) => void): () => void;
+  on(name: 'error', listener: (error: GatewayError) => void): () => void;
+  /** Connect, and stay connected until `close` or a refusal. After these it begins anew; topics go on where they were. */
+  connect(): void;
+  close(): void;
+  /** Do not wait any longer for the next attempt. */
+  retryNow(): void;
+  /**
+   * Follow a topic. The same name gives the same object until each who asked for it has unsubscribed.
+   * `mirror: false` gets events only, from now on.
+   */
+  subscribe(name: string, wants?: { mirror?: boolean }): Subscription;
+  /**
+   * Call a method of the gateway. Without a connection it waits for one for up to 30 s. With an `id` in the data it is
+   * sent again after a lost reply, until 30 s have passed; any other is sent once.
+   * @throws {GatewayError}
+   */
+  rpc(method: string, data?: Record<string, any>): Promise<any>;
+  /**
+   * Give the agent of a topic a message. `id` is the client's own; the same one cannot double it. Drawn by default.
+   * @throws {GatewayError}
+   */
+  send(
+    topic: string,
+    content: string | Record<string, any>[],
+    own?: { id?: string },
+  ): Promise<{ message: string; offset: number; epoch: string }>;
+  /** Newest first. */
+  topics(): Promise<{ topic: string; at: number }[]>;
+  /**
+   * Publish an event of one's own. It is sent once: a lost reply is an error.
+   * @throws {GatewayError}
+   */
+  publish(topic: string, data: Record<string, any>): Promise<void>;
+}
+
+/** What a received frame did to a topic. */
+export interface Change {
+  /** The events that were applied, in order; after a `reset`, those above the snapshot. */
+  events: Publication[];
+  /** A snapshot replaced the state. */
+  reset: boolean;
+}
+
+/** One topic of one gateway. Made by `Gateway.subscribe`. */
+export interface Subscription {
+  readonly name: string;
+  /** Always the same object; empty at first. */
+  readonly mirror: Mirror;
+  get state(): TopicState;
+  /** How many offsets the history is ahead, as far as known. */
+  get behind(): number;
+  /** How much of a large snapshot has come; null while none is on its way. */
+  get loading(): { part: number; parts: number } | null;
+  /** Why it was denied or ended. */
+  readonly error: GatewayError | null;
+  /** What this reader may do on the topic; null where nothing was said. */
+  readonly grants: any[] | null;
+  /** Once for a received frame, after the mirror changed. */
+  on(name: 'change', listener: (change: Change) => void): () => void;
+  /** When `state` or `loading` changed. */
+  on(name: 'state', listener: (state: TopicState) => void): () => void;
+  /** Give it back; the last one who does ends it. */
+  unsubscribe(): void;
+}
+
+export const ErrorCode: {
+  readonly INTERNAL: 100;
+  readonly UNAUTHORIZED: 101;
+  readonly UNKNOWN_TOPIC: 102;
+  readonly PERMISSION_DENIED: 103;
+  readonly METHOD_NOT_FOUND: 104;
+  readonly ALREADY_SUBSCRIBED: 105;
+  readonly LIMIT_EXCEEDED: 106;
+  readonly BAD_REQUEST: 107;
+  readonly NOT_AVAILABLE: 108;
+  readonly TOKEN_EXPIRED: 109;
+  readonly TOO_MANY_REQUESTS: 111;
+  readonly UNRECOVERABLE_POSITION: 112;
+  readonly CONFLICT: 409;
+};
+
+/** Codes of errors that arise on this side of the wire. */
+export const LocalCode: {
+  readonly TIMEOUT: 1;
+  readonly CONNECTION_LOST: 2;
+  readonly NOT_CONNECTED: 3;
+  readonly TOO_LARGE: 4;
+  readonly TOKEN: 5;
+  readonly FRAME: 6;
+  readonly SNAPSHOT: 7;
+};
+
+export class GatewayError extends Error {
+  /** Of `ErrorCode` or `LocalCode`. */
+  code: number;
+  /** The same thing can succeed later. */
+  temporary: boolean;
+}
+/** An error reply. */
+export class CommandError extends GatewayError {}
+/** No reply in time; whether it was carried out is not known. */
+export class CommandTimeoutError extends GatewayError {}
+/** The connection ended before the reply; whether it was carried out is not known. */
+export class ConnectionLostError extends GatewayError {}
+/** There was no connection in time, or there will be none; it was not sent. */
+export class NotConnectedError extends GatewayError {}
+/** Above what the gateway accepts in a frame; it was not sent. */
+export class TooLargeError extends GatewayError {}
+/** The token function failed. */
+export class TokenError extends GatewayError {}
+/** The gateway sent what is no protocol. */
+export class FrameError extends GatewayError {}
+/** A snapshot that is none. */
+export class SnapshotError extends GatewayError {}

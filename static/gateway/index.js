@@ -1,0 +1,16 @@
+export {
+  CommandError,
+  CommandTimeoutError,
+  ConnectionLostError,
+  ErrorCode,
+  FrameError,
+  GatewayError,
+  LocalCode,
+  NotConnectedError,
+  SnapshotError,
+  TokenError,
+  TooLargeError,
+} from './errors.js';
+export { Gateway } from './gateway.js';
+export { merge } from './merge.js';
+export { Mirror } from './mirror.js';
