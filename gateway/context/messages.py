@@ -164,7 +164,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
         created_at = _typed(raw, "created_at", str, datetime)
         return cls(
             role=role,
-            content=content,
+            content=tuple(map(ContentPart.from_logged, content)) if isinstance(content, list | tuple) else content,
             tool_calls=calls,
             tool_call_id=tool_call_id,
             name=_typed(raw, "name", str),
