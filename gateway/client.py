@@ -1,0 +1,399 @@
+"""The readers' SDK: topics of a gateway as exact mirrors, across reconnects."""
+
+import asyncio
+import contextlib
+import functools
+import logging
+import random
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any, Self
+
+from gateway.client_socket import ClientSocket, websocket_url
+from gateway.errors import CommandError, DisconnectError, ErrorCode, GatewayError, UnreachableError
+from gateway.reader import Since, Update
+from gateway.subscription import Subscription
+from gateway.types import Position, new_id, parse_topic
+
+__all__ = ["Client", "Subscription", "Update", "subscribe"]
+
+logger = logging.getLogger(__name__)
+
+BACKOFF_BASE = 0.5
+BACKOFF_CAP = 20.0
+"""Seconds; before try n a client waits anything from 0 to the smaller of cap and base times 2 to the n."""
+ASKS_AT_ONCE = 3
+"""A hole, the verdict on it and the snapshot that mends it are no failures."""
+STEADY = 10.0
+"""Seconds a connection must have lived for the next wait to start small again."""
+COMMAND_PATIENCE = 30.0
+"""Seconds until a command without an answer is given up."""
+
+
+class Client:
+    """A connection to a gateway that keeps itself alive; an async context manager.
+
+    Entering connects once and raises what hinders it; from then on the client comes back by itself, and each
+    subscription goes on where it was.
+
+    Args:
+        url: The gateway's address, such as ``http://127.0.0.1:8000`` or ``wss://example.org``.
+        token: What the gateway knows the caller by; None where it asks for none.
+
+    Raises:
+        ValueError: The URL is none.
+        UnreachableError: On entering: nobody answers there, or not as a gateway.
+        CommandError: On entering: the token was refused.
+        DisconnectError: On entering: the gateway closed the connection.
+
+    """
+
+    def __init__(self, url: str, *, token: str | None = None) -> None:
+        self.url = websocket_url(url)
+        self.sure = True
+        """False while the gateway itself does not hear its broker: what is shown may be behind."""
+        self._token = token
+        self._socket: ClientSocket | None = None
+        self._changed = asyncio.Event()
+        self._error: GatewayError | None = None
+        self._subscriptions: dict[str, Subscription] = {}
+        self._retries: dict[str, asyncio.TimerHandle] = {}
+        self._failures: dict[str, int] = {}
+        """How often each topic was asked for since its last event."""
+        self._joined: set[str] = set()
+        """Topics that this connection was asked for."""
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        socket = await self._open()
+        self._task = asyncio.create_task(self._live(socket))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for retry in self._retries.values():
+            retry.cancel()
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+        self._fail(DisconnectError(1000, "the client was closed"))
+
+    async def rpc(self, method: str, data: Mapping[str, Any]) -> dict[str, Any]:
+        """Call a method of PROTOCOL 7.
+
+        Args:
+            method: Its name.
+            data: Its arguments; with an ``id`` the call is repeated where its answer was lost or a temporary
+                error came, for the gateway carries out an id once.
+
+        Returns:
+            The answer's ``data``.
+
+        Raises:
+            CommandError: It was refused; ``temporary`` says whether trying again can help.
+            DisconnectError: The connection ended first; whether it was carried out is not known.
+            UnreachableError: No answer within 30 s.
+
+        """
+        reply = await self._command("rpc", {"method": method, "data": dict(data)}, repeatable="id" in data)
+        answer: dict[str, Any] = reply.get("data") or {}
+        return answer
+
+    async def publish(self, topic: str, event: Mapping[str, Any]) -> None:
+        """Publish an event of one's own (PROTOCOL 4.5); raises as `rpc` does, and is never repeated by itself."""
+        await self._command("publish", {"channel": parse_topic(topic), "data": dict(event)}, repeatable=False)
+
+    async def send(
+        self, topic: str, content: str | list[Any], id: str | None = None
+    ) -> dict[str, Any]:  # the wire's name
+        """Send a person's message to the agent of a topic.
+
+        Args:
+            topic: The topic.
+            content: Text, or a list of content parts.
+            id: The caller's own id of this message, by which a repetition is known; None draws one.
+
+        Returns:
+            ``message``, the waiting message's id, and ``epoch`` and ``offset`` of its event.
+
+        Raises:
+            CommandError, DisconnectError, UnreachableError: As `rpc`.
+
+        """
+        return await self.rpc("send", {"topic": parse_topic(topic), "content": content, "id": id or new_id()})
+
+    async def topics(self) -> list[dict[str, Any]]:
+        """List the topics one may read, ``{"topic", "at"}`` (Unix time, ms), newest first; raises as `rpc`."""
+        reply = await self._command("rpc", {"method": "topics", "data": {}}, repeatable=True)
+        topics: list[dict[str, Any]] = reply["data"]["topics"]
+        return topics
+
+    async def top(self, topic: str) -> Position:
+        """Give the position of a topic's last event; raises as `rpc`."""
+        reply = await self._command("history", {"channel": parse_topic(topic)}, repeatable=True)
+        return Position(epoch=reply.get("epoch", ""), offset=reply.get("offset", 0))
+
+    def subscribe(self, topic: str, *, since: Since = None, mirror: bool = True) -> Subscription:
+        """Follow a topic.
+
+        Args:
+            topic: The topic; once per client at a time.
+            since: None begins now (with a snapshot where a mirror is kept), ``"start"`` at the topic's first
+                event, a `Mirror` where that stands (it is the one carried on), a `Position` there.
+            mirror: Keep an exact mirror and take a snapshot where that is the shorter way. After a `Position`
+                there is none before the first snapshot. False yields each event that the history holds.
+
+        Raises:
+            ValueError: The topic is no topic's name.
+            CommandError: The topic is subscribed already.
+
+        """
+        name = parse_topic(topic)
+        if name in self._subscriptions:
+            raise CommandError(ErrorCode.ALREADY_SUBSCRIBED, f"this client follows {name} already")
+        subscription = Subscription(name, since=since, mirror=mirror, ask=self._ask, leave=self._leave)
+        if self._error is not None:
+            subscription.fail(self._error)
+            return subscription
+        self._subscriptions[name] = subscription
+        self._ask(subscription)
+        return subscription
+
+    async def _open(self) -> ClientSocket:
+        socket = ClientSocket(self._pushed)
+        await socket.open(self.url, token=self._token)
+        return socket
+
+    async def _live(self, socket: ClientSocket) -> None:
+        try:
+            await self._keep(socket)
+        except Exception as error:
+            logger.exception("the client failed")
+            self._fail(DisconnectError(1011, f"the client failed: {error!r}"))
+
+    async def _keep(self, socket: ClientSocket) -> None:
+        loop = asyncio.get_running_loop()
+        failures = 0
+        while True:
+            since = loop.time()
+            self._socket = socket
+            self._joined.clear()
+            self.sure = True
+            self._changed.set()
+            try:
+                for subscription in list(self._subscriptions.values()):
+                    if not subscription.paused:
+                        self._ask(subscription)
+                ended = await asyncio.shield(socket.closed)
+            finally:
+                self._socket = None
+                self._changed.clear()
+                await socket.aclose()
+            if not _may_return(ended):
+                self._fail(ended)
+                return
+            failures = 0 if loop.time() - since >= STEADY else failures
+            while True:
+                await asyncio.sleep(_backoff(failures))
+                failures += 1
+                try:
+                    socket = await self._open()
+                except (UnreachableError, CommandError, DisconnectError) as error:
+                    if not _may_return(error):
+                        self._fail(error)
+                        return
+                else:
+                    break
+
+    def _fail(self, error: GatewayError) -> None:
+        self._error = error
+        self._changed.set()
+        for subscription in self._subscriptions.values():
+            if isinstance(error, DisconnectError) and error.code == 1000:
+                subscription.end()
+            else:
+                subscription.fail(error)
+        self._subscriptions.clear()
+
+    async def _command(self, method: str, body: dict[str, Any], *, repeatable: bool) -> dict[str, Any]:
+        failures = 0
+        try:
+            async with asyncio.timeout(COMMAND_PATIENCE):
+                while True:
+                    socket = await self._connected()
+                    try:
+                        return await socket.ask(method, body)
+                    except (CommandError, DisconnectError) as error:
+                        if not repeatable or not _may_return(error):
+                            raise
+                    await asyncio.sleep(_backoff(failures))
+                    failures += 1
+        except TimeoutError as error:
+            raise UnreachableError(
+                url=self.url, reason=f"no answer within {COMMAND_PATIENCE:g} s", temporary=True
+            ) from error
+
+    async def _connected(self) -> ClientSocket:
+        while self._socket is None:
+            if self._error is not None:
+                raise self._error
+            if self._task is None:
+                raise RuntimeError("enter the client first: async with Client(…) as client")
+            await self._changed.wait()
+        return self._socket
+
+    def _ask(self, subscription: Subscription) -> None:
+        retry = self._retries.pop(subscription.topic, None)
+        if retry is not None:
+            retry.cancel()
+        if self._socket is None or subscription.ended:
+            return
+        self._unsubscribe(subscription.topic)
+        self._joined.add(subscription.topic)
+        body = subscription.reader.request()
+        self._socket.command(
+            "subscribe",
+            body,
+            answer=functools.partial(self._answered, subscription, body),
+            refusal=functools.partial(self._refused, subscription, body),
+        )
+
+    def _leave(self, subscription: Subscription) -> None:
+        if subscription.ended:
+            self._forget(subscription)
+        self._unsubscribe(subscription.topic)
+
+    def _unsubscribe(self, topic: str) -> None:
+        if self._socket is None or topic not in self._joined:
+            return
+        self._joined.discard(topic)
+        # Whatever the answer, the gateway holds no subscription afterwards.
+        self._socket.command(
+            "unsubscribe", {"channel": topic}, answer=lambda _body, _size: None, refusal=lambda _error: None
+        )
+
+    def _forget(self, subscription: Subscription) -> None:
+        if self._subscriptions.get(subscription.topic) is subscription:
+            del self._subscriptions[subscription.topic]
+            self._failures.pop(subscription.topic, None)
+            retry = self._retries.pop(subscription.topic, None)
+            if retry is not None:
+                retry.cancel()
+
+    def _answered(self, subscription: Subscription, asked: dict[str, Any], reply: dict[str, Any], size: int) -> None:
+        if subscription.ended or subscription.reader.asked is not asked:
+            return
+        try:
+            updates = subscription.reader.replied(reply)
+        except GatewayError as error:
+            self._give_up(subscription, error)
+        else:
+            self._deliver(subscription, updates, size)
+
+    def _refused(self, subscription: Subscription, asked: dict[str, Any], error: CommandError) -> None:
+        if subscription.ended or subscription.reader.asked is not asked:
+            return
+        if error.temporary:
+            self._ask_later(subscription)
+        elif error.code == ErrorCode.UNRECOVERABLE_POSITION:
+            subscription.reader.unrecoverable()
+            self._ask_later(subscription)
+        else:
+            self._give_up(subscription, error)
+
+    def _pushed(self, push: dict[str, Any], size: int) -> None:
+        message = push.get("message")
+        if message is not None:
+            data = message.get("data")
+            if isinstance(data, dict) and data.get("type") == "broker":
+                self.sure = bool(data.get("sure"))
+            return
+        subscription = self._subscriptions.get(push.get("channel", ""))
+        if subscription is None:
+            return
+        if "unsubscribe" in push:
+            code = push["unsubscribe"].get("code", 0)
+            if code >= 2500:
+                self._ask_later(subscription)
+            else:
+                reason = push["unsubscribe"].get("reason", "")
+                self._give_up(subscription, CommandError(code, f"unsubscribed by the gateway: {reason}"))
+        elif "pub" in push:
+            try:
+                updates = subscription.reader.pushed(push["pub"])
+            except GatewayError as error:
+                self._give_up(subscription, error)
+            else:
+                self._deliver(subscription, updates, size)
+
+    def _deliver(self, subscription: Subscription, updates: list[Update], size: int) -> None:
+        subscription.deliver(updates, size=size)
+        if updates and not updates[-1].snapshot:
+            self._failures.pop(subscription.topic, None)
+        if subscription.reader.asks and not subscription.paused:
+            self._ask_later(subscription)
+
+    def _ask_later(self, subscription: Subscription) -> None:
+        """Ask again: at once the first times, then with full jitter, so that nothing can spin."""
+        subscription.reader.pause()
+        failures = self._failures.get(subscription.topic, 0)
+        self._failures[subscription.topic] = failures + 1
+        if failures < ASKS_AT_ONCE:
+            self._ask(subscription)
+        elif subscription.topic not in self._retries:
+            self._retries[subscription.topic] = asyncio.get_running_loop().call_later(
+                _backoff(failures - ASKS_AT_ONCE), self._ask, subscription
+            )
+
+    def _give_up(self, subscription: Subscription, error: Exception) -> None:
+        subscription.fail(error)
+        self._forget(subscription)
+        self._unsubscribe(subscription.topic)
+
+
+async def subscribe(
+    url: str, topic: str, *, since: Since = None, token: str | None = None, mirror: bool = True
+) -> AsyncGenerator[Update, None]:
+    """Follow one topic of a gateway, which may as well not be up yet.
+
+    Args:
+        url: The gateway's address.
+        topic: The topic.
+        since: Where to begin, as `Client.subscribe` has it.
+        token: What the gateway knows the caller by; None where it asks for none.
+        mirror: Keep an exact mirror, as `Client.subscribe` has it.
+
+    Raises:
+        ValueError: URL or topic is none.
+        CommandError, DisconnectError, UnreachableError, SnapshotError: The gateway refused for good.
+
+    """
+    client = Client(url, token=token)
+    failures = 0
+    while True:
+        try:
+            await client.__aenter__()
+            break
+        except (UnreachableError, CommandError, DisconnectError) as error:
+            if not _may_return(error):
+                raise
+        await asyncio.sleep(_backoff(failures))
+        failures += 1
+    try:
+        async for update in client.subscribe(topic, since=since, mirror=mirror):
+            yield update
+    finally:
+        await client.__aexit__()
+
+
+def _backoff(failures: int) -> float:
+    return random.uniform(0, min(BACKOFF_CAP, BACKOFF_BASE * 2 ** min(failures, 16)))
+
+
+def _may_return(error: GatewayError) -> bool:
+    match error:
+        case CommandError() | UnreachableError():
+            return error.temporary
+        case DisconnectError():
+            # 1009: the same frame would be refused again; the codes below 3000 are the network's own.
+            return error.reconnect or (error.code < 3000 and error.code != 1009)
+    return False
