@@ -1,1 +1,5 @@
 """The command line."""
+
+from gateway.cli.root import main
+
+__all__ = ["main"]

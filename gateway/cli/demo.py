@@ -1,0 +1,138 @@
+"""``gateway demo``."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import webbrowser
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any
+
+import click
+import msgspec
+
+from gateway.broker.embedded import EmbeddedServer
+from gateway.cli.note import noted
+from gateway.cli.serve import address, listen, note_of
+from gateway.cli.server import PortTakenError, loop_factory, serve
+from gateway.errors import GatewayError
+from gateway.settings import Settings
+
+__all__ = ["command"]
+
+INTERRUPTED = 130  # 128 + SIGINT
+PORTS_TRIED = 100
+AGENT_PATIENCE = 10.0
+"""Seconds the agent gets to end its runs."""
+
+
+class AgentEndedError(GatewayError):
+    """The demo agent's process ended while it was still wanted.
+
+    Attributes:
+        code: Its exit code.
+
+    """
+
+    def __init__(self, *, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+    def __str__(self) -> str:
+        return f"the demo agent ended with exit code {self.code}"
+
+
+@click.command
+@click.option("--host", default=Settings().host, show_default=True, help="Address to listen on.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=Settings().port,
+    show_default=True,
+    help="TCP port to listen on; the next free one is taken where it is taken.",
+)
+@click.option("--model", metavar="NAME", help="A model to drive through OpenAI's API instead of the built-in one.")
+@click.option("--base-url", metavar="URL", help="Where that API is.  [default: OPENAI_BASE_URL, else OpenAI's own]")
+@click.option("--no-open", is_flag=True, help="Do not open the chat page in the browser.")
+def command(*, host: str, port: int, model: str | None, base_url: str | None, no_open: bool) -> int:
+    """Serve a chat with a demo agent, on a store that ends with it."""
+    settings = Settings(host=host, port=port)
+    listener = _listen_near(settings)
+    arguments = [*(("--model", model) if model else ()), *(("--base-url", base_url) if base_url else ())]
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        ended_by = runner.run(_demo(settings, listener, arguments, show=not no_open))
+    return INTERRUPTED if ended_by == signal.SIGINT else 0
+
+
+async def _demo(
+    settings: Settings, listener: socket.socket, arguments: list[str], *, show: bool
+) -> signal.Signals | None:
+    stop = asyncio.Event()
+    page = address(settings, listener)
+
+    def greet() -> None:
+        click.echo(f"Chat: {page}")
+        click.echo("Ctrl-C ends it.")
+        sys.stdout.flush()
+        if show:
+            # It may wait for a browser to start, which must not hold up the page that the browser asks for.
+            asyncio.get_running_loop().run_in_executor(None, webbrowser.open, page)
+
+    async with EmbeddedServer() as server, asyncio.TaskGroup() as watchers:
+        settings = msgspec.structs.replace(settings, redis_url=server.url)
+        async with _agent(server.url, arguments) as agent:
+            with noted(note_of(settings, listener)):
+                ends = server.failed.wait(), agent.wait()
+                watching = [watchers.create_task(_stop_after(end, stop)) for end in ends]
+                ended_by = await serve(settings, listener, started=greet, stop=stop)
+                for watcher in watching:
+                    watcher.cancel()
+            if server.failed.is_set():
+                await server.wait()
+            if agent.returncode is not None and ended_by is None:
+                raise AgentEndedError(code=agent.returncode)
+    return ended_by
+
+
+async def _stop_after(end: Coroutine[Any, Any, object], stop: asyncio.Event) -> None:
+    await end
+    stop.set()
+
+
+@contextlib.asynccontextmanager
+async def _agent(redis_url: str, arguments: list[str]) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Run the demo agent's worker in a process of its own, which ends with this one however that ends."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "gateway",
+        "agent",
+        "--until-eof",
+        *arguments,
+        stdin=subprocess.PIPE,
+        env={**os.environ, "GATEWAY_REDIS_URL": redis_url},
+        start_new_session=True,  # Ctrl-C is the gateway's, which ends the agent after the readers
+    )
+    try:
+        yield process
+    finally:
+        if process.stdin is not None:
+            process.stdin.close()
+        try:
+            await asyncio.wait_for(process.wait(), AGENT_PATIENCE)
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+
+
+def _listen_near(settings: Settings) -> socket.socket:
+    for port in range(settings.port, min(settings.port + PORTS_TRIED, 65536)):
+        with contextlib.suppress(PortTakenError):
+            listener = listen(msgspec.structs.replace(settings, port=port))
+            if port != settings.port:
+                click.echo(f"Port {settings.port} is taken; this is on {port}.")
+            return listener
+    raise PortTakenError(host=settings.host, port=settings.port)

@@ -1,0 +1,55 @@
+"""Every setting of a gateway as a flag and a variable."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar, get_type_hints
+
+import click
+import msgspec
+
+from gateway.settings import ENV_PREFIX, Settings
+
+__all__ = ["settings_flags"]
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+_HINTS = get_type_hints(Settings, include_extras=True)
+
+
+def settings_flags(*, leave_out: frozenset[str] = frozenset()) -> Callable[[_Command], _Command]:
+    """Add a flag for each setting, ``None`` where neither it nor its variable is given.
+
+    Args:
+        leave_out: Settings that the command decides itself.
+
+    """
+
+    def decorate(command: _Command) -> _Command:
+        defaults = msgspec.structs.asdict(Settings())
+        for name, description in reversed(Settings.descriptions().items()):
+            if name in leave_out:
+                continue
+            default = f"  [default: {defaults[name]}]" if defaults[name] != "" else ""
+            command = click.option(
+                f"--{name.replace('_', '-')}",
+                envvar=ENV_PREFIX + name.upper(),
+                show_envvar=True,
+                callback=_convert,
+                metavar=_metavar(defaults[name]),
+                help=f"{description[:1].upper()}{description[1:]}.{default}",
+            )(command)
+        return command
+
+    return decorate
+
+
+def _metavar(default: object) -> str:
+    return {int: "INTEGER", float: "NUMBER"}.get(type(default), "TEXT")
+
+
+def _convert(_context: click.Context, parameter: click.Parameter, value: str | None) -> Any:
+    if value is None or parameter.name is None:
+        return None
+    try:
+        return msgspec.convert(value, _HINTS[parameter.name], strict=False)
+    except msgspec.ValidationError as error:
+        raise click.BadParameter(f"{error}, got {value!r}") from error

@@ -1,0 +1,28 @@
+"""``gateway send``."""
+
+import asyncio
+import sys
+
+import click
+
+from gateway.cli.target import client, gateway_options, read_topic
+from gateway.types import Topic
+
+__all__ = ["command"]
+
+
+@click.command
+@click.argument("topic", callback=read_topic)
+@click.argument("text")
+@click.option("--id", "message_id", metavar="ID", help="Your own id of it: sent twice, it counts once.")
+@gateway_options
+def command(*, topic: Topic, text: str, message_id: str | None, url: str | None, token: str | None) -> None:
+    """Send a message to the agent of a topic (- for standard input) and print the waiting message's id."""
+    content = sys.stdin.read() if text == "-" else text
+    click.echo(asyncio.run(_send(topic, content, message_id, url=url, token=token)))
+
+
+async def _send(topic: Topic, content: str, message_id: str | None, *, url: str | None, token: str | None) -> str:
+    async with client(url, token) as gateway:
+        answer = await gateway.send(topic, content, message_id)
+        return str(answer["message"])

@@ -1,0 +1,162 @@
+"""``gateway serve``."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import click
+import msgspec
+
+from gateway.broker.embedded import EmbeddedServer
+from gateway.cli.flags import settings_flags
+from gateway.cli.note import Note, noted
+from gateway.cli.server import bind, loop_factory, serve, serve_workers
+from gateway.settings import Settings
+
+__all__ = ["address", "command", "listen", "note_of"]
+
+INTERRUPTED = 130  # 128 + SIGINT
+
+
+@click.command
+@settings_flags()
+@click.option(
+    "--data-dir",
+    envvar="GATEWAY_DATA_DIR",
+    show_envvar=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where the private Valkey, which runs where no Redis URL is given, keeps its data.  "
+    "[default: agent-gateway in the user's data directory]",
+)
+def command(*, data_dir: Path | None, **given: Any) -> int:
+    """Serve topics to browsers and bots, over the Redis given or over a private Valkey that lasts as long as this."""
+    settings = Settings(**{name: value for name, value in given.items() if value is not None})
+    listener = listen(settings)
+    directory = data_dir or _user_data_dir()
+    if settings.workers > 1:
+        ended_by = _serve_many(settings, listener, directory)
+    else:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            ended_by = runner.run(_serve_one(settings, listener, directory))
+    return INTERRUPTED if ended_by == signal.SIGINT else 0
+
+
+async def _serve_one(settings: Settings, listener: socket.socket, directory: Path) -> signal.Signals | None:
+    if settings.redis_url:
+        with noted(note_of(settings, listener)):
+            return await serve(settings, listener, started=_greeting(settings, listener), stop=asyncio.Event())
+    async with EmbeddedServer(directory) as server:
+        settings = msgspec.structs.replace(settings, redis_url=server.url)
+        with noted(note_of(settings, listener)):
+            started = _greeting(settings, listener, private=True)
+            ended_by = await serve(settings, listener, started=started, stop=server.failed)
+            if server.failed.is_set():
+                await server.wait()
+            return ended_by
+
+
+def _serve_many(settings: Settings, listener: socket.socket, directory: Path) -> signal.Signals | None:
+    if settings.redis_url:
+        with noted(note_of(settings, listener)):
+            return serve_workers(settings, listener, started=_greeting(settings, listener))
+    with _embedded_beside(directory) as url:
+        settings = msgspec.structs.replace(settings, redis_url=url)
+        with noted(note_of(settings, listener)):
+            return serve_workers(settings, listener, started=_greeting(settings, listener, private=True))
+
+
+@contextlib.contextmanager
+def _embedded_beside(directory: Path) -> Iterator[str]:
+    """Keep an embedded server in a thread of its own: the main thread belongs to the workers' supervisor."""
+    started: Future[tuple[str, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+    failure: list[BaseException] = []
+
+    async def keep() -> None:
+        wanted = asyncio.Event()
+        try:
+            async with EmbeddedServer(directory) as server, asyncio.TaskGroup() as group:
+                started.set_result((server.url, asyncio.get_running_loop(), wanted))
+                watching = group.create_task(server.wait())
+                await wanted.wait()
+                watching.cancel()
+        except BaseException as error:
+            if not started.done():
+                started.set_exception(error)
+                return
+            failure.append(error)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    thread = threading.Thread(target=lambda: asyncio.run(keep()), name="embedded server")
+    thread.start()
+    url, loop, wanted = started.result()
+    try:
+        yield url
+    finally:
+        if not failure:
+            loop.call_soon_threadsafe(wanted.set)
+        thread.join()
+    if failure:
+        error = failure[0]
+        raise error.exceptions[0] if isinstance(error, BaseExceptionGroup) else error
+
+
+def listen(settings: Settings) -> socket.socket:
+    """Take the port of the settings.
+
+    Raises:
+        PortTakenError: Another program listens there.
+        click.UsageError: Host and port cannot be listened on.
+
+    """
+    try:
+        return bind(settings.host, settings.port)
+    except OSError as error:
+        if error.errno is None:
+            raise
+        raise click.UsageError(f"cannot listen on {settings.host}, port {settings.port}: {error.strerror}") from error
+
+
+def address(settings: Settings, listener: socket.socket) -> str:
+    """Give the address at which this machine reaches the gateway."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(settings.host, settings.host)  # noqa: S104  # read, not bound
+    return f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
+
+
+def note_of(settings: Settings, listener: socket.socket) -> Note:
+    """Make the note for other commands of this user."""
+    return Note(url=address(settings, listener), redis_url=settings.redis_url, pid=os.getpid())
+
+
+def _greeting(settings: Settings, listener: socket.socket, *, private: bool = False) -> Callable[[], None]:
+    # The private server's password is made for this user's agents and worth nothing elsewhere; another's is not shown.
+    shown = settings.redis_url if private else _without_password(settings.redis_url)
+
+    def greet() -> None:
+        click.echo(f"Gateway: {address(settings, listener)}")
+        click.echo(f"Redis:   {shown}{'  (for agents: GATEWAY_REDIS_URL)' if private else ''}")
+        sys.stdout.flush()
+
+    return greet
+
+
+def _without_password(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.password is None:
+        return url
+    return parts._replace(netloc=f"{parts.username or ''}:…@{parts.netloc.rpartition('@')[2]}").geturl()
+
+
+def _user_data_dir() -> Path:
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Application Support" / "agent-gateway"
+    own = os.environ.get("XDG_DATA_HOME")
+    return (Path(own) if own else Path.home() / ".local" / "share") / "agent-gateway"

@@ -1,0 +1,251 @@
+"""A gateway in this process, or in workers of this process, on a socket that is known to be free."""
+
+import asyncio
+import contextlib
+import copy
+import importlib.util
+import logging
+import os
+import re
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+import uvicorn
+from uvicorn.supervisors import Multiprocess
+
+from gateway.app import create_app
+from gateway.errors import GatewayError
+from gateway.settings import ENV_PREFIX, Settings
+
+__all__ = [
+    "LOG_CONFIG",
+    "PortTakenError",
+    "StartError",
+    "WithoutSecrets",
+    "bind",
+    "loop_factory",
+    "serve",
+    "serve_workers",
+]
+
+DRAIN_MARGIN = 5.0
+"""Seconds beyond the drain after which what is left is cut off."""
+WORKER_PATIENCE = 30.0
+"""Seconds until all workers should serve."""
+BACKLOG = 2048
+
+_PROTOCOL = "gateway.transport:GatewayProtocol"
+
+
+class PortTakenError(GatewayError, OSError):
+    """Another program listens on the port.
+
+    Attributes:
+        host: The address.
+        port: The port.
+
+    """
+
+    def __init__(self, *, host: str, port: int) -> None:
+        super().__init__(host, port)
+        self.host = host
+        self.port = port
+
+    def __str__(self) -> str:
+        return f"port {self.port} of {self.host} is taken by another program"
+
+
+class StartError(GatewayError):
+    """The application did not start; its log says why."""
+
+    def __str__(self) -> str:
+        return "the gateway did not start; the log above says why"
+
+
+class WithoutSecrets(logging.Filter):
+    """Cuts query strings and the passwords of URLs out of log lines: both may carry a token."""
+
+    _QUERY = re.compile(r"(?<=[\w/])\?[^\s\"']+")
+    _PASSWORD = re.compile(r"(://)[^/\s@]*@")
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Rewrite the line where it must be; never drop it."""
+        text = record.getMessage()
+        clean = self._PASSWORD.sub(r"\1…@", self._QUERY.sub("?…", text))
+        if clean != text:
+            record.msg, record.args = clean, None
+        return True
+
+
+LOG_CONFIG: dict[str, Any] = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "filters": {"secrets": {"()": "gateway.cli.server.WithoutSecrets"}},
+    "formatters": {"plain": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
+    "handlers": {
+        "stderr": {
+            "class": "logging.StreamHandler",
+            "stream": "ext://sys.stderr",
+            "formatter": "plain",
+            "filters": ["secrets"],
+        }
+    },
+    "root": {"level": "WARNING", "handlers": ["stderr"]},
+    "loggers": {"gateway": {"level": "INFO"}},
+}
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Take a port.
+
+    Raises:
+        PortTakenError: Another program listens there.
+        OSError: The host is none of this machine's addresses, or the port is not ours to take.
+
+    """
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, kind, protocol, _, address = found[0]
+    listener = socket.socket(family, kind, protocol)
+    try:
+        # A port whose last connections are still fading away is free.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        if "in use" in (error.strerror or "").lower():
+            raise PortTakenError(host=host, port=port) from error
+        raise
+    listener.setblocking(False)
+    return listener
+
+
+class _Server(uvicorn.Server):
+    """Leaves the signals to `serve`: the stock one raises them again, in the middle of what comes after it."""
+
+    def __init__(self, config: uvicorn.Config, started: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._tell_started = started
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._tell_started()
+
+
+class _Workers(Multiprocess):
+    """Tells when all serve, and by which signal they were ended."""
+
+    def __init__(self, config: uvicorn.Config, listener: socket.socket, started: Callable[[], None]) -> None:
+        super().__init__(config, sockets=[listener])
+        self.ended_by: signal.Signals | None = None
+        self._tell_started = started
+
+    def init_processes(self) -> None:
+        super().init_processes()
+        if all(process.wait_until_ready(WORKER_PATIENCE, self.should_exit) for process in self.processes):
+            self._tell_started()
+
+    def handle_int(self) -> None:
+        self.ended_by = signal.SIGINT
+        super().handle_int()
+
+    def handle_term(self) -> None:
+        self.ended_by = signal.SIGTERM
+        super().handle_term()
+
+
+async def serve(
+    settings: Settings, listener: socket.socket, *, started: Callable[[], None], stop: asyncio.Event
+) -> signal.Signals | None:
+    """Serve in this process until a signal or ``stop``, then drain.
+
+    Args:
+        settings: The settings, Redis URL included.
+        listener: The socket to listen on; closed at the end.
+        started: Called once connections are taken.
+        stop: Set by the caller to end it.
+
+    Returns:
+        SIGINT or SIGTERM, where that ended it; None for ``stop``.
+
+    Raises:
+        StartError: The application did not start.
+
+    """
+    server = _Server(_config(create_app(settings), settings), started)
+    loop = asyncio.get_running_loop()
+    received: list[signal.Signals] = []
+
+    def end(number: signal.Signals) -> None:
+        received.append(number)
+        server.handle_exit(number, None)
+
+    async def heed() -> None:
+        await stop.wait()
+        server.should_exit = True
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, end, number)
+    heeding = asyncio.create_task(heed())
+    try:
+        await server.serve(sockets=[listener])
+    except SystemExit as error:
+        raise StartError from error
+    finally:
+        heeding.cancel()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+    return received[0] if received else None
+
+
+def serve_workers(settings: Settings, listener: socket.socket, *, started: Callable[[], None]) -> signal.Signals | None:
+    """Serve in ``settings.workers`` processes, which are started again where they die, until a signal.
+
+    Blocks, and must be called in the main thread; arguments and result are those of `serve`.
+
+    Raises:
+        StartError: A worker's application did not start.
+
+    """
+    for name, value in msgspec.structs.asdict(settings).items():
+        os.environ[ENV_PREFIX + name.upper()] = str(value)
+    workers = _Workers(_config("gateway.app:app_from_env", settings), listener, started)
+    workers.run()
+    if workers.ended_by is None:
+        raise StartError
+    return workers.ended_by
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Give uvloop's event loop where it is installed."""
+    if importlib.util.find_spec("uvloop") is None:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = importlib.import_module("uvloop").new_event_loop
+    return factory
+
+
+def _config(app: Any, settings: Settings) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        factory=isinstance(app, str),
+        host=settings.host,
+        port=settings.port,
+        workers=settings.workers,
+        ws=_PROTOCOL,
+        ws_max_size=settings.max_frame,
+        ws_ping_interval=None,
+        ws_per_message_deflate=False,
+        lifespan="on",
+        log_config=copy.deepcopy(LOG_CONFIG),
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=round(settings.drain + DRAIN_MARGIN),
+        backlog=BACKLOG,
+    )

@@ -1,0 +1,83 @@
+"""Whom a command talks to: options, environment, the note of a gateway on this machine, in this order."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from gateway.cli import note
+from gateway.client import Client
+from gateway.types import Topic, parse_topic
+
+__all__ = ["DEFAULT_URL", "client", "gateway_options", "read_topic", "redis_option", "redis_target"]
+
+DEFAULT_URL = "http://127.0.0.1:8000"
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def read_topic(_context: click.Context, _parameter: click.Parameter, value: str) -> Topic:
+    """Check a topic's name; a click callback."""
+    try:
+        return parse_topic(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+def gateway_options(command: _Command) -> _Command:
+    """Add ``--url`` and ``--token``."""
+    command = click.option(
+        "--token", envvar="GATEWAY_TOKEN", show_envvar=True, metavar="TOKEN", help="What the gateway knows you by."
+    )(command)
+    return click.option(
+        "--url",
+        envvar="GATEWAY_URL",
+        show_envvar=True,
+        metavar="URL",
+        help=f"Address of the gateway.  [default: the one that runs on this machine, else {DEFAULT_URL}]",
+    )(command)
+
+
+def redis_option(command: _Command) -> _Command:
+    """Add ``--redis-url``."""
+    return click.option(
+        "--redis-url",
+        envvar="GATEWAY_REDIS_URL",
+        show_envvar=True,
+        metavar="URL",
+        help="Address of the gateway's Redis or Valkey.  [default: that of the gateway on this machine]",
+    )(command)
+
+
+def client(url: str | None, token: str | None) -> Client:
+    """Make the client for a command.
+
+    Raises:
+        click.UsageError: The URL is none.
+
+    """
+    if url is None:
+        found = note.find()
+        url = DEFAULT_URL if found is None else found.url
+    try:
+        return Client(url, token=token)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+
+
+def redis_target(url: str | None) -> str:
+    """Give the Redis to publish to.
+
+    Raises:
+        click.UsageError: None is known.
+
+    """
+    if url is None:
+        found = note.find()
+        if found is None:
+            raise click.UsageError(
+                "no gateway runs on this machine whose Redis could be used; "
+                "start gateway serve, or give --redis-url or GATEWAY_REDIS_URL"
+            )
+        url = found.redis_url
+    return url

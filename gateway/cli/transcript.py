@@ -1,0 +1,187 @@
+"""A topic's events as text for people."""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from gateway.errors import SnapshotError
+from gateway.mirror import Mirror
+from gateway.reader import Update
+
+__all__ = ["Transcript"]
+
+SHOWN = 2000
+"""Characters of a tool's arguments or result that are shown."""
+
+# Events come from outside: what they say must not steer the terminal (ECMA-48 control characters).
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+_QUIET = {"context", "turn_start", "turn_end", "step_start", "step_end", "request_header", "usage"}
+_ENDS = {
+    "agent_complete": ("completed", "green"),
+    "agent_error": ("failed", "red"),
+    "agent_cancelled": ("cancelled", "yellow"),
+    "agent_lost": ("lost", "red"),
+}
+
+
+class Transcript:
+    """Turns updates into text; deltas grow in place, everything else gets lines of its own."""
+
+    def __init__(self) -> None:
+        self._open: tuple[str, ...] | None = None
+        """What the unfinished line belongs to: delta type, message, call index."""
+        self._streamed: set[tuple[str, str]] = set()
+        """Messages (and kinds of theirs) whose deltas were shown, until they end."""
+
+    def show(self, update: Update) -> str:
+        """Give the text of an update; it may end in the middle of a line."""
+        if update.snapshot:
+            return self.end() + _snapshot(update)
+        event = update.data
+        kind = str(event.get("type") or "")
+        message = str(event.get("message") or "")
+        if kind in {"agent_delta", "agent_thinking"}:
+            self._streamed.add((message, kind))
+            return self._delta((kind, message), "", _clean(event.get("text")), dim=kind == "agent_thinking")
+        if kind == "tool_call_delta":
+            name = f"→ {_clean(event['name'])} " if event.get("name") else ""
+            index = str(event.get("index"))
+            self._streamed.add((message, kind))
+            return self._delta((kind, message, index), name, _clean(event.get("text")), dim=True)
+        text = self._event(kind, message, event)
+        return self.end() + text + "\n" if text else self.end() if kind == "assistant_message" else ""
+
+    def end(self) -> str:
+        """Give what ends an unfinished line."""
+        if self._open is None:
+            return ""
+        self._open = None
+        return "\n"
+
+    def _delta(self, key: tuple[str, ...], label: str, text: str, *, dim: bool) -> str:
+        start = "" if self._open == key else self.end()
+        self._open = key
+        return start + (click.style(label + text, dim=True) if dim else label + text)
+
+    def _event(self, kind: str, message: str, event: Mapping[str, Any]) -> str:
+        match kind:
+            case "agent_start":
+                agent, model = _clean(event.get("agent")), _clean(event.get("model"))
+                return _rule(" ".join(filter(None, ("run", _run(event), agent, f"({model})" if model else ""))))
+            case "agent_complete" | "agent_error" | "agent_cancelled" | "agent_lost":
+                word, end_colour = _ENDS[kind]
+                why = _clean(event.get("error") or event.get("reason"))
+                return _rule(f"run {_run(event)} {word}{f': {why}' if why else ''}", fg=end_colour)
+            case "assistant_message":
+                return self._assistant(message, event)
+            case "user_message" | "system_message" | "custom_message":
+                role = _clean(event.get("role")) or kind.partition("_")[0]
+                return _said(role, _content(event.get("content")))
+            case "tool_call":
+                where = " (at the provider)" if event.get("server") else ""
+                return click.style(f"⚙ {_clean(event.get('name'))}{where} ", fg="cyan") + _short(event.get("arguments"))
+            case "tool_result":
+                failed = bool((event.get("metadata") or {}).get("error"))
+                name = click.style(f"= {_clean(event.get('name'))} ", fg="red" if failed else "cyan")
+                return name + _short(event.get("content"))
+            case "log":
+                level = _clean(event.get("level")) or "info"
+                colour = {"warning": "yellow", "error": "red"}.get(level)
+                return click.style(f"[{level}] {_clean(event.get('message'))}", fg=colour, dim=colour is None)
+            case "progress":
+                fraction = event.get("fraction")
+                done = f"{fraction:.0%}" if isinstance(fraction, int | float) else ""
+                return click.style(f"… {_clean(event.get('text')) or done}", dim=True)
+            case "approval_required":
+                asked = f"? {_clean(event.get('name'))} asks for approval "
+                return click.style(asked, fg="yellow") + _short(event.get("arguments"))
+            case "approval_decided":
+                by = _clean(event.get("by"))
+                return click.style(f"! {_clean(event.get('decision'))}{f' by {by}' if by else ''}", fg="yellow")
+            case "message_queued" | "message_edited":
+                word = "waiting" if kind == "message_queued" else "changed, waiting"
+                return click.style(f"({word}) {_content(event.get('content'))}", dim=True)
+            case "message_taken" | "message_withdrawn" | "message_discarded":
+                return "" if kind == "message_taken" else click.style(f"({kind.partition('_')[2]})", dim=True)
+            case "cancel_requested":
+                return click.style("stop requested", fg="yellow")
+            case "cleared":
+                return _rule("the context was cleared")
+            case _ if kind in _QUIET:
+                return ""
+        return click.style(f"{_clean(kind) or 'event'} ", dim=True) + _clean(_compact(event))
+
+    def _assistant(self, message: str, event: Mapping[str, Any]) -> str:
+        streamed = {kind for streamed_message, kind in self._streamed if streamed_message == message}
+        self._streamed = {one for one in self._streamed if one[0] != message}
+        lines = []
+        if event.get("thinking") and "agent_thinking" not in streamed:
+            lines.append(click.style(_clean(event["thinking"]), dim=True))
+        content = _content(event.get("content"))
+        if content and "agent_delta" not in streamed:
+            lines.append(content)
+        if "tool_call_delta" not in streamed:
+            calls = event.get("tool_calls")
+            lines += [_call(call) for call in calls if isinstance(call, Mapping)] if isinstance(calls, list) else []
+        if (event.get("metadata") or {}).get("interrupted"):
+            lines.append(click.style("(interrupted)", fg="yellow"))
+        return "\n".join(lines)
+
+
+def _snapshot(update: Update) -> str:
+    lines = [_rule(f"the state at {update.position}")]
+    try:
+        messages = Mirror.restore(update.data).messages()
+    except SnapshotError as error:
+        return click.style(f"{error}\n", fg="red")
+    for message in messages:
+        if message.get("content"):
+            lines.append(_said(_clean(message.get("role")), _content(message["content"])))
+        lines += [_call(call) for call in message.get("tool_calls") or ()]
+    lines += [entry["text"] for entry in update.data["mirror"].get("open", ()) if entry.get("text")]
+    return "\n".join(lines) + "\n"
+
+
+def _said(role: str, content: str) -> str:
+    colour = {"user": "green", "tool": "cyan"}.get(role)
+    return click.style(f"{role}: ", fg=colour, bold=True) + content
+
+
+def _call(call: Mapping[str, Any]) -> str:
+    return click.style(f"→ {_clean(call.get('name'))} ", dim=True) + _short(call.get("arguments"))
+
+
+def _rule(text: str, *, fg: str | None = None) -> str:
+    return click.style(f"── {text} ──", fg=fg, bold=fg is not None, dim=fg is None)
+
+
+def _run(event: Mapping[str, Any]) -> str:
+    return _clean(event.get("run"))[:8]
+
+
+def _content(content: Any) -> str:
+    if isinstance(content, list):
+        texts = (part.get("text") or f"[{part.get('type')}]" for part in content if isinstance(part, Mapping))
+        return _clean("\n".join(map(str, texts)))
+    return _clean(content)
+
+
+def _short(value: Any) -> str:
+    text = _content(value)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}… ({len(text) - SHOWN} characters more)"
+
+
+def _compact(event: Mapping[str, Any]) -> str:
+    rest = {key: value for key, value in event.items() if key not in {"type", "at", "run"}}
+    return json.dumps(rest, ensure_ascii=False, separators=(",", ":")) if rest else ""
+
+
+def _clean(value: Any) -> str:
+    if value is None:
+        return ""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
