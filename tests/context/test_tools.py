@@ -1,0 +1,216 @@
+import asyncio
+import threading
+
+import pytest
+
+from gateway.context.approval import ApprovalRequest, Approve, Edit, Reject
+from gateway.context.context import Context
+from gateway.context.errors import ExecutionCancelled, ToolError, ToolTimeout
+from gateway.context.run_context import RunContext
+from gateway.context.tools import ContextUpdate, Tool, ToolFailure, ToolResult, check_cancellation, execute_tool
+
+RUN = RunContext.new({"db": 1})
+SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
+def gated(answer, **fields):
+    def handler(_request):
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    return RunContext.new({}, approval_handler=handler, **fields)
+
+
+class Probe:
+    """A tool function that records its calls."""
+
+    def __init__(self, *outcomes):
+        self.outcomes = list(outcomes)
+        self.calls = []
+
+    async def __call__(self, run, arguments):
+        self.calls.append((run.retry, arguments))
+        outcome = self.outcomes.pop(0) if self.outcomes else arguments
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome
+
+    def tool(self, **fields):
+        return Tool(name="probe", function=self, **fields)
+
+
+async def refused(tool, arguments, run):
+    with pytest.raises(ToolError) as caught:
+        await execute_tool(tool, arguments, run)
+    return caught.value
+
+
+# running
+
+
+async def test_a_plain_function_runs_in_a_thread_of_its_own():
+    threads = []
+
+    def work(arguments):
+        threads.append(threading.get_ident())
+        return arguments["n"] + 1
+
+    result = await execute_tool(Tool(name="t", function=work, takes_context=False), {"n": 1}, RUN)
+    assert result == ToolResult(value=2)
+    assert threads != [threading.get_ident()]
+
+
+async def test_a_result_with_an_update_is_given_as_it_is():
+    result = ToolResult(value=1, update=ContextUpdate().set("a", 1))
+    assert await execute_tool(Probe(result).tool(), {}, RUN) is result
+
+
+async def test_exceptions_are_tried_again():
+    probe = Probe(ValueError("a"), TimeoutError("the tool's own"), "done")
+    assert await execute_tool(probe.tool(retries=2), {}, RUN) == ToolResult(value="done")
+    assert [retry for retry, _ in probe.calls] == [0, 1, 2]
+
+
+async def test_the_last_exception_is_told():
+    last = ValueError("b")
+    error = await refused(Probe(ValueError("a"), last).tool(), {}, RUN)
+    assert (error.code, error.tool_name, error.attempt, error.original) == ("failed", "probe", 2, last)
+    assert error.__cause__ is last
+    assert str(error) == "tool probe: failed after 2 attempts: b"
+
+
+async def test_a_returned_failure_is_final():
+    probe = Probe(ToolFailure(reason="no such file"))
+    error = await refused(probe.tool(retries=3), {}, RUN)
+    assert (error.code, error.original, len(probe.calls)) == ("returned_error", "no such file", 1)
+
+
+async def test_a_timeout_is_final():
+    async def hang(_run, _arguments):
+        await asyncio.Event().wait()
+
+    error = await refused(Tool(name="t", function=hang, timeout=0.01, retries=3), {}, RUN)
+    assert isinstance(error, ToolTimeout)
+    assert (error.code, error.attempt, error.timeout) == ("timeout", 1, 0.01)
+
+
+async def test_a_tool_that_hides_its_timeout_still_timed_out():
+    async def stubborn(_run, _arguments):
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise RuntimeError("cleanup failed") from None
+
+    error = await refused(Tool(name="t", function=stubborn, timeout=0.01), {}, RUN)
+    assert error.code == "timeout"
+
+
+@pytest.mark.parametrize("error", [ExecutionCancelled("stop"), asyncio.CancelledError()])
+async def test_a_cancellation_passes_through(error):
+    probe = Probe(error)
+    with pytest.raises(type(error)):
+        await execute_tool(probe.tool(retries=3), {}, RUN)
+    assert len(probe.calls) == 1
+
+
+# arguments
+
+
+@pytest.mark.parametrize("arguments", [{}, {"n": "1"}, "text", None])
+async def test_wrong_arguments_never_run_nor_ask(arguments):
+    probe, asked = Probe(), []
+    run = RunContext.new({}, approval_handler=asked.append)
+    error = await refused(probe.tool(parameters=SCHEMA, requires_approval=True), arguments, run)
+    assert (error.code, error.attempt, probe.calls, asked) == ("invalid_arguments", 0, [], [])
+
+
+async def test_edited_arguments_are_checked_again():
+    probe = Probe()
+    run = gated(Edit(arguments={"n": "x"}))
+    error = await refused(probe.tool(parameters=SCHEMA, requires_approval=True), {"n": 1}, run)
+    assert (error.code, probe.calls) == ("invalid_arguments", [])
+
+
+# approval
+
+
+async def test_the_handler_sees_the_call():
+    asked = []
+
+    async def handler(request):
+        asked.append(request)
+        return Approve()
+
+    tool = Probe().tool(requires_approval=True)
+    await execute_tool(tool, {"n": 1}, RunContext.new({}, approval_handler=handler), call_id="c1")
+    assert asked == [ApprovalRequest(name="probe", id="c1", arguments={"n": 1}, tool=tool)]
+
+
+async def test_the_handler_is_asked_once_however_often_the_tool_runs():
+    asked = []
+
+    def handler(request):
+        asked.append(request.name)
+        return {"edit": {"n": 2}}
+
+    probe = Probe(ValueError(), ValueError())
+    run = RunContext.new({}, approval_handler=handler)
+    result = await execute_tool(probe.tool(retries=2, requires_approval=True), {"n": 1, "m": 1}, run)
+    assert (result.value, asked) == ({"n": 2}, ["probe"])
+
+
+async def test_a_gated_run_is_not_asked():
+    probe = Probe()
+    assert await execute_tool(probe.tool(requires_approval=True), {}, RunContext.new({}, approval_gated=True))
+    assert await execute_tool(probe.tool(requires_approval=True), {}, gated(Reject(), approval_gated=True))
+
+
+@pytest.mark.parametrize(
+    ("answer", "warns"),
+    [(Reject(), False), ("reject", False), ("yes", True), (None, True), ({"edit": 5}, True), (RuntimeError(), True)],
+)
+async def test_anything_but_a_yes_is_a_no(answer, warns, caplog):
+    probe = Probe()
+    error = await refused(probe.tool(requires_approval=True), {}, gated(answer))
+    assert (error.code, probe.calls, bool(caplog.records)) == ("approval_rejected", [], warns)
+
+
+async def test_without_a_handler_the_tool_is_refused(caplog):
+    probe = Probe()
+    error = await refused(probe.tool(requires_approval=True), {}, RunContext.new({}))
+    assert (error.code, probe.calls, len(caplog.records)) == ("approval_required", [], 1)
+
+
+async def test_a_cancellation_while_asking_passes_through():
+    with pytest.raises(ExecutionCancelled):
+        await execute_tool(Probe().tool(requires_approval=True), {}, gated(ExecutionCancelled("stop")))
+
+
+# check_cancellation
+
+
+@pytest.mark.parametrize("answer", [None, True, "ok"])
+def test_these_answers_let_the_run_go_on(answer):
+    check_cancellation(Context.new(cancellation_check=lambda: answer))
+    check_cancellation(Context.new())
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [("stop", "stop"), (ValueError("x"), "x"), (False, "cancelled"), (ExecutionCancelled("y"), "y")],
+)
+def test_these_answers_cancel(answer, reason):
+    with pytest.raises(ExecutionCancelled) as caught:
+        check_cancellation(Context.new(cancellation_check=lambda: answer))
+    assert caught.value.reason == reason
+
+
+@pytest.mark.parametrize("error", [ExecutionCancelled("x"), KeyError("x")])
+def test_what_the_check_raises_passes_through(error):
+    def check():
+        raise error
+
+    with pytest.raises(type(error)) as caught:
+        check_cancellation(Context.new(cancellation_check=check))
+    assert caught.value is error
