@@ -1,0 +1,257 @@
+"""The gateway as an ASGI application."""
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from starlette.applications import Starlette
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response
+from starlette.routing import Mount, Route, WebSocketRoute
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from gateway.actions import Actions
+from gateway.broker.port import Broker
+from gateway.broker.redis import RedisBroker
+from gateway.codec import encode_json
+from gateway.connection import WebsocketEndpoint
+from gateway.errors import BrokerUnavailableError, CommandError, ErrorCode
+from gateway.hub import Hub
+from gateway.session import topic_of
+from gateway.settings import Settings, SettingsError
+from gateway.wheel import Wheel
+
+__all__ = ["QueryRedaction", "SecurityHeaders", "app_from_env", "create_app", "static_directory"]
+
+HTTP_TIMEOUT = 10.0
+"""Seconds a request may wait for the broker."""
+
+_HEADERS = {
+    "content-security-policy": (
+        "default-src 'self'; connect-src 'self' ws: wss:; object-src 'none'; base-uri 'none'; "
+        "form-action 'none'; frame-ancestors 'none'"
+    ),
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+}
+
+_STATUS = {
+    ErrorCode.UNAUTHORIZED: 401,
+    ErrorCode.UNKNOWN_TOPIC: 404,
+    ErrorCode.PERMISSION_DENIED: 403,
+    ErrorCode.INTERNAL: 503,
+}
+
+
+def create_app(settings: Settings, *, broker: Broker | None = None) -> Starlette:
+    """Make the application of one gateway process.
+
+    Args:
+        settings: Its settings.
+        broker: The store; None connects to ``settings.redis_url`` for as long as the application runs.
+            One that is given stays the caller's to close.
+
+    Raises:
+        SettingsError: Neither a broker nor an address of one is given.
+
+    """
+    if broker is None and not settings.redis_url:
+        raise SettingsError("GATEWAY_REDIS_URL: expected the address of a Redis or Valkey, got nothing")
+    redact_queries()
+    endpoints = _Endpoints(settings, broker)
+    return Starlette(
+        routes=[
+            WebSocketRoute("/connection/websocket", _Door(endpoints)),
+            Route("/healthz", endpoints.healthz),
+            Route("/readyz", endpoints.readyz),
+            Route("/topics/{topic:path}", endpoints.topic),
+            Route("/", endpoints.index),
+            Mount("/static", StaticFiles(directory=static_directory())),
+        ],
+        middleware=[Middleware(SecurityHeaders)],
+        exception_handlers={CommandError: _command_error, HTTPException: _http_error},
+        lifespan=endpoints.lifespan,
+    )
+
+
+def app_from_env() -> Starlette:
+    """Make the application from ``GATEWAY_*`` variables: the factory for uvicorn's workers.
+
+    Raises:
+        SettingsError: A variable has a wrong value, or GATEWAY_REDIS_URL is missing.
+
+    """
+    return create_app(Settings.from_env(os.environ))
+
+
+def static_directory() -> Path:
+    """Find the pages: ``static`` beside the package in a checkout, inside the package in a wheel."""
+    package = Path(__file__).parent
+    inside = package / "static"
+    return inside if inside.is_dir() else package.parent / "static"
+
+
+def redact_queries() -> None:
+    """Keep query strings, where tokens may be, out of the server's logs."""
+    for name in ("uvicorn.access", "uvicorn.error", "uvicorn.asgi"):
+        log = logging.getLogger(name)
+        if not any(isinstance(found, QueryRedaction) for found in log.filters):
+            log.addFilter(QueryRedaction())
+
+
+class QueryRedaction(logging.Filter):
+    """Replaces what follows the question mark of a path in log arguments."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Change the record; it is always logged."""
+        if isinstance(record.args, tuple):
+            record.args = tuple(_redacted(value) for value in record.args)
+        return True
+
+
+def _redacted(value: object) -> object:
+    if isinstance(value, str) and value.startswith("/") and "?" in value:
+        return value.partition("?")[0] + "?…"
+    return value
+
+
+class SecurityHeaders:
+    """Puts the headers on every response that keep pages from being framed, sniffed or scripted from elsewhere."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        """Wrap an application."""
+        self.app: ASGIApp = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request or connection."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        await self.app(scope, receive, with_headers)
+
+
+class _Endpoints:
+    """What the routes do, and the life of what they share."""
+
+    def __init__(self, settings: Settings, broker: Broker | None) -> None:
+        self._settings = settings
+        self._given = broker
+        self._hub: Hub | None = None
+        self.websocket: WebsocketEndpoint | None = None
+
+    @contextlib.asynccontextmanager
+    async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
+        redact_queries()  # once more: a server may have set its logs up after the application was made
+        settings = self._settings
+        broker = self._given or RedisBroker(settings.redis_url, key_prefix=settings.key_prefix)
+        hub = Hub(broker, settings)
+        wheel = Wheel(settings, hub.tick)
+        app.state.hub = hub
+        self.websocket = WebsocketEndpoint(hub, Actions(broker), wheel)
+        hub.start()
+        self._hub = hub
+        turning = asyncio.create_task(wheel.run())
+        try:
+            yield
+        finally:
+            turning.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await turning
+            await hub.aclose()
+            if self._given is None:
+                await broker.aclose()
+
+    @property
+    def hub(self) -> Hub:
+        if self._hub is None:
+            raise CommandError(ErrorCode.INTERNAL, "the application has not started: run it with lifespan on")
+        return self._hub
+
+    async def healthz(self, request: Request) -> Response:
+        return _json({"ok": True})
+
+    async def readyz(self, request: Request) -> Response:
+        trouble = self.hub.trouble
+        if trouble:
+            return _json({"error": {"code": int(ErrorCode.INTERNAL), "message": trouble}}, status=503)
+        return _json({"ok": True})
+
+    async def topic(self, request: Request) -> Response:
+        topic = topic_of(_raw_topic(request))
+        try:
+            async with asyncio.timeout(HTTP_TIMEOUT):
+                if request.query_params.get("messages") != "1":
+                    return _json_text((await self.hub.snapshot(topic)).text)
+                snapshot, messages = await self.hub.conversation(topic)
+        except (BrokerUnavailableError, TimeoutError) as error:
+            raise CommandError(ErrorCode.INTERNAL, "the broker is away; try again", temporary=True) from error
+        return _json_text(b'%b,"messages":%b}' % (snapshot.text[:-1], encode_json(messages)))
+
+    async def index(self, request: Request) -> Response:
+        page = static_directory() / "index.html"
+        if not page.is_file():
+            raise HTTPException(404)
+        return FileResponse(page)
+
+
+class _Door:
+    """An ASGI application of its own, as a route takes only functions and such."""
+
+    def __init__(self, endpoints: _Endpoints) -> None:
+        self._endpoints = endpoints
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._endpoints.websocket is None:
+            raise RuntimeError("the application has not started: run it with lifespan on")
+        await self._endpoints.websocket(scope, receive, send)
+
+
+def _raw_topic(request: Request) -> str:
+    """Take the topic from the path as it was sent: there, a ``/`` inside a topic is ``%2F``."""
+    raw: bytes = request.scope.get("raw_path") or request.scope["path"].encode()
+    _, _, rest = raw.decode("latin-1").partition("?")[0].partition("/topics/")
+    if "/" in rest:
+        raise HTTPException(404)
+    return unquote(rest)
+
+
+def _json(value: Any, *, status: int = 200) -> Response:
+    return _json_text(encode_json(value), status=status)
+
+
+def _json_text(text: bytes, *, status: int = 200) -> Response:
+    return Response(text, status_code=status, media_type="application/json", headers={"cache-control": "no-store"})
+
+
+async def _command_error(_request: Request, error: Exception) -> Response:
+    if not isinstance(error, CommandError):
+        raise error
+    status = _STATUS.get(ErrorCode(error.code), 400)
+    return _json({"error": {"code": int(error.code), "message": error.message}}, status=status)
+
+
+async def _http_error(_request: Request, error: Exception) -> Response:
+    if not isinstance(error, HTTPException):
+        raise error
+    return _json({"error": {"code": error.status_code, "message": error.detail}}, status=error.status_code)

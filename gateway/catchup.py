@@ -1,0 +1,96 @@
+"""Brings readers that are behind up to the top, piece by piece."""
+
+import asyncio
+
+from gateway.folds import Folds
+from gateway.frames import PIECE_BYTES, text_frames
+from gateway.histories import Histories, line_of
+from gateway.merging import merge_lines
+from gateway.recovery import take
+from gateway.subscriber import Subscriber
+
+__all__ = ["CatchUp"]
+
+SNAPSHOT_WORTH = 256 * 1024
+"""Bytes a mirror reader must have missed before a snapshot is considered instead."""
+
+
+class CatchUp:
+    """Chooses and writes the next piece for a reader: parts of a snapshot, merged events, or a snapshot."""
+
+    def __init__(self, histories: Histories, folds: Folds) -> None:
+        """Make it over what reads and what folds."""
+        self._histories = histories
+        self._folds = folds
+
+    async def advance(self, subscriber: Subscriber) -> None:
+        """Write one piece, of at most about 128 KiB, to a subscriber whose socket takes it.
+
+        Raises:
+            BrokerUnavailableError: The piece has to come from the store, and the broker cannot be asked.
+
+        """
+        topic = subscriber.topic
+        if subscriber not in topic.behind:
+            return
+        if subscriber.stale:
+            await self._replace(subscriber)
+        elif subscriber.parts:
+            subscriber.reader.write(subscriber.parts.popleft())
+        elif subscriber.page:
+            self._write_page(subscriber)
+        elif topic.ring.reaches(subscriber.cursor):
+            missed = topic.ring.bytes_since(subscriber.cursor)
+            if not (subscriber.mirror and missed > SNAPSHOT_WORTH and await self._shorten(subscriber, missed // 2)):
+                self._write_recent(subscriber)
+        else:
+            await self._read_page(subscriber)
+        if topic.catch_up(subscriber):
+            subscriber.reader.caught_up(subscriber)
+
+    def _write_recent(self, subscriber: Subscriber) -> None:
+        topic = subscriber.topic
+        lines, last = topic.ring.since(subscriber.cursor, PIECE_BYTES)
+        if lines:
+            subscriber.cursor = last
+            subscriber.reader.write(text_frames(merge_lines(topic.prefix, lines)))
+
+    def _write_page(self, subscriber: Subscriber) -> None:
+        prefix, page = subscriber.topic.prefix, subscriber.page
+        missed = [page.popleft() for _ in range(take(page, PIECE_BYTES))]
+        subscriber.cursor = missed[-1].offset
+        lines = [line_of(prefix, event) for event in missed]
+        subscriber.reader.write(text_frames(merge_lines(prefix, lines)))
+
+    async def _read_page(self, subscriber: Subscriber) -> None:
+        topic = subscriber.topic
+        generation = topic.generation
+        missed = await self._histories.page(topic, subscriber.cursor)
+        if topic.generation != generation or subscriber not in topic.behind:
+            return
+        if missed is not None:
+            subscriber.page.extend(missed)
+        elif subscriber.mirror:
+            subscriber.stale = True
+        else:
+            topic.dismiss(subscriber, now=asyncio.get_running_loop().time())
+
+    async def _replace(self, subscriber: Subscriber) -> None:
+        """Set a mirror reader, whose state cannot be continued, to the state at the top."""
+        topic = subscriber.topic
+        snapshot = await self._folds.snapshot(topic)
+        if subscriber in topic.behind and snapshot.epoch == topic.epoch:
+            subscriber.stale = False
+            subscriber.restart(snapshot)
+
+    async def _shorten(self, subscriber: Subscriber, size: int) -> bool:
+        """Send a snapshot if it is smaller than ``size`` bytes; False where the events are to be sent."""
+        topic = subscriber.topic
+        generation, cursor = topic.generation, subscriber.cursor
+        snapshot = await self._folds.snapshot(topic)
+        if topic.generation != generation or subscriber not in topic.behind or not topic.ring.reaches(cursor):
+            return True  # nothing was sent; the next step sees how things stand
+        if snapshot.size >= size or snapshot.offset <= cursor:
+            return False
+        subscriber.restart(snapshot)
+        return True

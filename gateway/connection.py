@@ -1,0 +1,422 @@
+"""One websocket: commands in, replies and pushes out."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from starlette.types import Receive, Scope, Send
+
+import gateway
+from gateway.actions import GRANTS, Actions, Caller
+from gateway.errors import BrokerUnavailableError, CommandError, DisconnectCode, DisconnectError, ErrorCode
+from gateway.frames import (
+    PING,
+    Command,
+    HistoryRequest,
+    PublishRequest,
+    RpcRequest,
+    SubscribeRequest,
+    TopicRequest,
+    encode_error,
+    encode_push,
+    encode_reply,
+    text_frame,
+)
+from gateway.hub import Hub
+from gateway.pages import HistoryPages
+from gateway.session import Session, topic_of
+from gateway.settings import Settings
+from gateway.subscriber import Subscriber
+from gateway.types import Position, new_id
+from gateway.wheel import Wheel
+from gateway.writer import AsgiWriter, FrameWriter
+
+__all__ = ["Connection", "WebsocketEndpoint"]
+
+logger = logging.getLogger(__name__)
+
+MAX_RUNNING = 64
+"""Commands of one connection that may be under way; then the rest waits in its socket."""
+
+MAX_PRESENCE = 1000
+"""Clients that one presence reply may list."""
+
+RETRY = 0.25
+"""Seconds until a reader that needs the store is brought up again while the broker is away."""
+
+_PING_FRAME = text_frame(PING)
+_AWAY = CommandError(ErrorCode.INTERNAL, "the broker is away; try again", temporary=True)
+
+
+class Connection:
+    """One connection: the receiver of its socket, the reader of its topics."""
+
+    def __init__(self, hub: Hub, actions: Actions, wheel: Wheel, writer: FrameWriter, *, user: str = "") -> None:
+        """Make a connection that has not been accepted yet.
+
+        Args:
+            hub: Where its topics are.
+            actions: What its commands can do.
+            wheel: Its timer.
+            writer: Its road out.
+            user: Who it is; "" for anonymous.
+
+        """
+        settings = hub.settings
+        self.client: str = new_id()
+        self.user: str = user
+        self.connected: bool = False  # the connect command has been answered
+        self.heard_at: float = 0.0  # loop time of the last message
+        self.pinged_at: float = 0.0  # loop time of the first ping not answered
+        self._hub = hub
+        self._actions = actions
+        self._wheel = wheel
+        self._writer = writer
+        self._settings: Settings = settings
+        self._session = Session(max_frame=settings.max_frame, max_topics=settings.max_topics)
+        self._caller = Caller(client=self.client, user=user)
+        self._histories = HistoryPages(hub.broker)
+        self._subscribers: dict[str, Subscriber] = {}
+        self._behind: dict[Subscriber, None] = {}
+        self._catching: asyncio.Task[None] | None = None
+        self._lanes: dict[str, asyncio.Task[None]] = {}  # the last command of each topic: they run in order
+        self._running: set[asyncio.Task[None]] = set()
+        self._paused: bool = False
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._told: bool = True  # what the client believes of the broker
+        self._published: int = 0
+        self._draining: asyncio.TimerHandle | None = None
+        self._closed: bool = False
+
+    def start(self) -> None:
+        """Take messages, and be watched."""
+        self.heard_at = asyncio.get_running_loop().time()
+        self._wheel.add(self)
+        self._writer.attach(self, max_frame=self._settings.max_frame)
+
+    async def aclose(self) -> None:
+        """Let go, and wait until nothing of it runs."""
+        self.closed()
+        tasks = {*self._running, *([self._catching] if self._catching is not None else [])}
+        if tasks:
+            await asyncio.wait(tasks)
+
+    # What the socket tells (Receiver)
+
+    def received(self, data: bytes, *, text: bool) -> None:
+        """Take one message."""
+        self.heard_at = asyncio.get_running_loop().time()
+        try:
+            commands = self._session.receive(data, text=text)
+        except DisconnectError as error:
+            self.close(error.code, error.reason)
+            return
+        for command in commands:
+            self._dispatch(command)
+        if len(self._running) >= MAX_RUNNING:
+            self._writer.pause_reading()
+
+    def paused(self) -> None:
+        """Keep only cursors: the socket takes no more."""
+        if self._closed:
+            return
+        self._paused = True
+        self._writable.clear()
+        self._writer.pause_reading()  # who takes no answers asks no questions
+        self._wheel.stuck(self)
+        for subscriber in self._subscribers.values():
+            if subscriber.live:
+                subscriber.topic.fall_behind(subscriber)
+
+    def resumed(self) -> None:
+        """Bring up what fell behind."""
+        if self._closed:
+            return
+        self._paused = False
+        self._writable.set()
+        self._wheel.freed(self)
+        self.heard_at = asyncio.get_running_loop().time()  # its pong may have waited in the socket
+        self._take_more()
+        self.tell()
+        self._bring_up()
+
+    def closed(self) -> None:
+        """Let go of everything; tasks end soon."""
+        if self._closed:
+            return
+        self._closed = True
+        self._session.close()
+        self._wheel.remove(self)
+        self._hub.readers.pop(self, None)
+        for subscriber in self._subscribers.values():
+            self._hub.leave(subscriber)
+        self._subscribers.clear()
+        self._behind.clear()
+        self._writable.set()
+        if self._draining is not None:
+            self._draining.cancel()
+        for task in (*self._running, *([self._catching] if self._catching is not None else [])):
+            task.cancel()
+
+    def shutting_down(self) -> None:
+        """Close at a moment of the drain: not all clients come back at once."""
+        if not self._closed and self._draining is None:
+            delay = random.uniform(0, self._settings.drain)
+            self._draining = asyncio.get_running_loop().call_later(
+                delay, self.close, DisconnectCode.SHUTDOWN, "shutdown"
+            )
+
+    # What the wheel asks (Timed)
+
+    @property
+    def buffered(self) -> int:
+        """Bytes that the socket has not taken."""
+        return self._writer.buffered
+
+    def ping(self, now: float) -> None:
+        """Send a ping, unless the socket takes nothing."""
+        if self._paused or not self.connected:
+            return
+        if self.pinged_at <= self.heard_at:
+            self.pinged_at = now
+        self._writer.write(_PING_FRAME)
+
+    def close(self, code: int, reason: str) -> None:
+        """Say good-bye with a code."""
+        self._writer.close(code, reason)
+        self.closed()
+
+    # What the hub does (Reader)
+
+    def write(self, frames: bytes) -> None:
+        """Write finished websocket frames."""
+        self._writer.write(frames)
+
+    def push(self, line: bytes) -> None:
+        """Write one push."""
+        self._writer.write(text_frame(line))
+
+    def fell_behind(self, subscriber: Subscriber) -> None:
+        """Bring a subscriber up as soon as the socket takes more."""
+        self._behind[subscriber] = None
+        self._bring_up()
+
+    def caught_up(self, subscriber: Subscriber) -> None:
+        """Note that a subscriber is at the head again."""
+        self._behind.pop(subscriber, None)
+        self.tell()
+
+    def dropped(self, subscriber: Subscriber) -> None:
+        """Note that the gateway ended a subscription."""
+        self._behind.pop(subscriber, None)
+        self._subscribers.pop(subscriber.topic.name, None)
+        self._session.release(subscriber.topic.name)
+
+    def tell(self) -> None:
+        """Say whether the broker is away, where the client believes otherwise (PROTOCOL.md 3.6)."""
+        sure = self._hub.sure
+        if sure == self._told or self._paused or not self.connected or (sure and self._behind):
+            return
+        self._told = sure
+        self.push(encode_push("message", {"data": {"type": "broker", "sure": sure}}))
+
+    def _bring_up(self) -> None:
+        if self._behind and not self._paused and not self._closed and self._catching is None:
+            self._catching = asyncio.get_running_loop().create_task(self._catch_up())
+            self._catching.add_done_callback(self._caught)
+
+    async def _catch_up(self) -> None:
+        while self._behind and not self._paused:
+            for subscriber in list(self._behind):
+                if self._paused:
+                    return
+                if subscriber not in self._behind:
+                    continue
+                try:
+                    await self._hub.advance(subscriber)
+                except BrokerUnavailableError:
+                    await asyncio.sleep(RETRY)
+            await asyncio.sleep(0)
+
+    def _caught(self, task: asyncio.Task[None]) -> None:
+        self._catching = None
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is not None:
+            logger.error("bringing a reader up failed", exc_info=error)
+            self.close(DisconnectCode.SERVER_ERROR, "internal server error")
+        else:
+            self._bring_up()  # it may have been resumed while the task ended
+
+    # Commands
+
+    def _dispatch(self, command: Command) -> None:
+        if command.refusal is not None:
+            self.push(encode_error(command, command.refusal))
+        elif command.method == "connect":
+            self._connect(command)
+        elif command.method == "ping":
+            self.push(encode_reply(command, {}))
+        elif command.method != "send":
+            self._run_in_lane(command)
+
+    def _take_more(self) -> None:
+        if not self._paused and not self._closed and len(self._running) < MAX_RUNNING // 2:
+            self._writer.resume_reading()
+
+    def _connect(self, command: Command) -> None:
+        self.connected = True
+        self._hub.readers[self] = None
+        reply = {
+            "client": self.client,
+            "version": gateway.__version__,
+            "ping": max(1, round(self._settings.ping_interval)),
+            "pong": True,
+            "data": {"grants": GRANTS},
+        }
+        self.push(encode_reply(command, reply))
+        self.tell()
+
+    def _run_in_lane(self, command: Command) -> None:
+        request = command.request
+        lane = getattr(request, "channel", None) or ""
+        task = asyncio.get_running_loop().create_task(self._run(command, self._lanes.get(lane)))
+        self._lanes[lane] = task
+        self._running.add(task)
+
+        def ended(done: asyncio.Task[None]) -> None:
+            self._running.discard(done)
+            if self._lanes.get(lane) is done:
+                del self._lanes[lane]
+            self._take_more()
+
+        task.add_done_callback(ended)
+
+    async def _run(self, command: Command, before: asyncio.Task[None] | None) -> None:
+        if before is not None and not before.done():
+            await asyncio.wait([before])
+        await self._writable.wait()
+        try:
+            try:
+                async with asyncio.timeout(self._settings.command_timeout):
+                    await self._answer(command)
+            except (BrokerUnavailableError, TimeoutError) as error:
+                raise _AWAY from error
+        except CommandError as error:
+            self.push(encode_error(command, error))
+        except Exception:
+            logger.exception("command %s failed", command.method)
+            self.push(encode_error(command, CommandError(ErrorCode.INTERNAL, "internal server error")))
+
+    async def _answer(self, command: Command) -> None:
+        handlers: dict[str, Callable[[Any], Awaitable[dict[str, Any]]]] = {
+            "unsubscribe": self._unsubscribe,
+            "publish": self._publish,
+            "history": self._history,
+            "presence": self._presence,
+            "presence_stats": self._presence_stats,
+            "rpc": self._rpc,
+            "refresh": self._refresh,
+            "sub_refresh": self._refresh,
+        }
+        if isinstance(command.request, SubscribeRequest):
+            await self._subscribe(command, command.request)
+            return
+        result = await handlers[command.method](command.request)
+        self.push(encode_reply(command, result))
+
+    async def _subscribe(self, command: Command, request: SubscribeRequest) -> None:
+        topic = self._session.subscribe(request.channel)
+        entered = False
+        try:
+            asked = Position(epoch=request.epoch or "", offset=request.offset or 0) if request.recover else None
+            while True:
+                await self._writable.wait()
+                subscriber, reply = await self._hub.join(self, topic, asked=asked, mirror=request.mirror)
+                if not self._paused:
+                    break
+            if request.refuse_unrecovered and reply.get("recovered") is False:
+                raise CommandError(ErrorCode.UNRECOVERABLE_POSITION, "the position cannot be continued")
+            reply["data"] = {"grants": GRANTS, **reply.get("data", {})}
+            # One step from here on: the reply first, then live.
+            self._subscribers[topic] = subscriber
+            entered = True
+            self.push(encode_reply(command, reply))
+            if not self._closed:
+                self._hub.enter(subscriber)
+        finally:
+            if not entered:
+                self._session.release(topic)
+
+    async def _unsubscribe(self, request: TopicRequest) -> dict[str, Any]:
+        topic = topic_of(request.channel)
+        subscriber = self._subscribers.pop(topic, None)
+        if subscriber is not None:
+            self._behind.pop(subscriber, None)
+            self._hub.leave(subscriber)
+        self._session.release(topic)
+        return {}
+
+    async def _publish(self, request: PublishRequest) -> dict[str, Any]:
+        self._published += 1
+        await self._actions.publish(self._caller, request.channel, request.data, count=self._published)
+        return {}
+
+    async def _history(self, request: HistoryRequest) -> dict[str, Any]:
+        topic = topic_of(request.channel)
+        since = request.since
+        position = Position(epoch=since.epoch or "", offset=since.offset) if since is not None else None
+        return await self._histories.read(topic, since=position, limit=request.limit or 0, reverse=request.reverse)
+
+    async def _presence(self, request: TopicRequest) -> dict[str, Any]:
+        readers = self._hub.clients(topic_of(request.channel))
+        if len(readers) > MAX_PRESENCE:
+            raise CommandError(
+                ErrorCode.LIMIT_EXCEEDED, f"{len(readers)} clients are more than one reply lists; ask presence_stats"
+            )
+        return {"presence": {reader.client: {"client": reader.client, "user": reader.user} for reader in readers}}
+
+    async def _presence_stats(self, request: TopicRequest) -> dict[str, Any]:
+        readers = self._hub.clients(topic_of(request.channel))
+        return {"num_clients": len(readers), "num_users": len({reader.user for reader in readers})}
+
+    async def _rpc(self, request: RpcRequest) -> dict[str, Any]:
+        return {"data": await self._actions.rpc(self._caller, request.method, request.data)}
+
+    async def _refresh(self, request: object) -> dict[str, Any]:
+        raise CommandError(ErrorCode.NOT_AVAILABLE, "this gateway asks for no tokens", temporary=False)
+
+
+class WebsocketEndpoint:
+    """The ASGI application of ``/connection/websocket``."""
+
+    def __init__(self, hub: Hub, actions: Actions, wheel: Wheel) -> None:
+        """Make it over what every connection uses."""
+        self._hub = hub
+        self._actions = actions
+        self._wheel = wheel
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection until it ends."""
+        if (await receive())["type"] != "websocket.connect":
+            return
+        direct: FrameWriter | None = scope.get("extensions", {}).get("gateway.writer")
+        await send({"type": "websocket.accept"})
+        writer = AsgiWriter(send) if direct is None else direct
+        connection = Connection(self._hub, self._actions, self._wheel, writer)
+        connection.start()
+        try:
+            while (message := await receive())["type"] == "websocket.receive":
+                text: str | None = message.get("text")
+                data = message.get("bytes") or b"" if text is None else text.encode()
+                connection.received(data, text=text is not None)
+                if isinstance(writer, AsgiWriter):
+                    await writer.readable()
+        finally:
+            await connection.aclose()
+            if isinstance(writer, AsgiWriter):
+                await writer.aclose()

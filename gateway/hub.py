@@ -1,0 +1,351 @@
+"""The hub of one gateway process: topics, their readers, and the link to the broker."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+import msgspec
+
+from gateway.broker.port import Broker, Link
+from gateway.catchup import CatchUp
+from gateway.errors import BrokerUnavailableError
+from gateway.fanout import Fanout
+from gateway.folds import Folds
+from gateway.frames import publication_of
+from gateway.histories import PAGE, Histories
+from gateway.recovery import judge
+from gateway.ring import RingBudget
+from gateway.settings import Settings
+from gateway.snapshot import Snapshot
+from gateway.subscriber import Reader, Subscriber
+from gateway.topic import HubTopic
+from gateway.types import START, Position, Topic
+
+__all__ = ["Hub"]
+
+logger = logging.getLogger(__name__)
+
+_RETRY = (0.05, 2.0)
+"""Seconds between reads while the broker is away: the first wait, and the longest."""
+
+_Result = TypeVar("_Result")
+
+
+class Hub:
+    """Fans topics out to the connections of this process; it is the listener of the broker's link."""
+
+    def __init__(self, broker: Broker, settings: Settings) -> None:
+        """Make a hub; `start` it inside the loop.
+
+        Args:
+            broker: The store; it stays the caller's to close.
+            settings: Bounds and intervals.
+
+        """
+        self.broker: Broker = broker
+        self.settings: Settings = settings
+        self.readers: dict[Reader, None] = {}  # connections that are told when the broker is away
+        self._missing: bool = False  # the link was lost, and what was missed is not read yet
+        self._told: bool = False  # what was last said about that
+        self._budget = RingBudget(settings.ring_bytes)
+        self._histories = Histories(broker, self._sync)
+        self._folds = Folds(broker, limit=settings.mirror_bytes, sync=self._sync)
+        self._catch_up = CatchUp(self._histories, self._folds)
+        self._fanout = Fanout()
+        self._topics: dict[str, HubTopic] = {}
+        self._channels: dict[str, HubTopic] = {}
+        self._opening: dict[str, asyncio.Task[None]] = {}  # by topic
+        self._leaving: dict[str, asyncio.Task[None]] = {}  # by channel
+        self._link: Link | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # Its life
+
+    def start(self) -> None:
+        """Open the link and start watching it."""
+        self._link = self.broker.link(self)
+        self._spawn(self._audit())
+
+    async def aclose(self) -> None:
+        """End every task of the hub, and the link."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        if self._link is not None:
+            await self._link.aclose()
+
+    @property
+    def trouble(self) -> str:
+        """Why the hub does not hear everything right now; "" where it does."""
+        if self._link is None or not self._link.up:
+            return "the broker is away"
+        return "" if not self._missing else "what was missed while the broker was away is still being read"
+
+    @property
+    def sure(self) -> bool:
+        """Whether everything that the broker carries is being heard."""
+        return self._link is not None and self._link.up and not self._missing
+
+    def tick(self) -> None:
+        """Do what a shared timer does now and then: forget idle topics, notice a link that came up."""
+        self._sweep()
+        if self._told != self.sure:
+            self._tell()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("a task of the hub failed", exc_info=error)
+
+    # What the link tells (the port's Listener)
+
+    def received(self, channel: str, payload: bytes) -> None:
+        """Take one publication."""
+        topic = self._channels.get(channel)
+        if topic is None:
+            return
+        result = topic.hear(payload)
+        if result == "new":
+            self._fanout.add(topic)
+        elif result == "gap":
+            self._sync(topic)
+
+    def drained(self) -> None:
+        """Fan out what was received."""
+        self._fanout.flush()
+
+    def lost(self) -> None:
+        """Tell everybody that events are being missed."""
+        self._missing = True
+        self._tell()
+
+    def restored(self) -> None:
+        """Read every topic from its last event on, then tell everybody."""
+        self._spawn(self._sure_after([self._sync(topic) for topic in self._topics.values() if topic.known]))
+
+    async def _sure_after(self, syncing: list[asyncio.Task[None]]) -> None:
+        if syncing:
+            await asyncio.wait(syncing)
+        if self._link is not None and self._link.up:
+            self._missing = False
+            self._tell()
+
+    def _tell(self) -> None:
+        self._told = self.sure
+        for reader in list(self.readers):
+            reader.tell()
+
+    # Readers
+
+    async def join(
+        self, reader: Reader, name: Topic, *, asked: Position | None, mirror: bool
+    ) -> tuple[Subscriber, dict[str, Any]]:
+        """Prepare a reader's place in a topic, and the reply to its subscribe command.
+
+        Write the reply and call `enter` in the step in which this returns, without waiting: a push that precedes
+        its reply is dropped by stock clients.
+
+        Args:
+            reader: Its connection.
+            name: The topic.
+            asked: The position it wants to go on from; None for none.
+            mirror: It can take a snapshot.
+
+        Raises:
+            BrokerUnavailableError: The broker cannot be asked.
+
+        """
+
+        async def prepare(topic: HubTopic) -> tuple[Subscriber, dict[str, Any]]:
+            while True:
+                generation = topic.generation
+                found = None if asked is None else await self._histories.missed(topic, asked)
+                snapshot = await self._folds.snapshot(topic) if mirror and found is None else None
+                if generation != topic.generation:
+                    continue  # the history was replaced while it was read
+                reply: dict[str, Any] = {"recoverable": True, "positioned": True, "epoch": topic.epoch}
+                if asked is not None:
+                    reply.update(was_recovering=True, recovered=found is not None)
+                if found is not None:
+                    lines, cursor = found
+                    reply["publications"] = [msgspec.Raw(publication_of(topic.prefix, line)) for line in lines]
+                elif snapshot is not None:
+                    cursor = snapshot.offset
+                    reply["data"] = {"snapshot": snapshot.in_reply}
+                else:
+                    cursor = topic.ring.end
+                reply["offset"] = cursor
+                subscriber = Subscriber(reader, topic, mirror=mirror, cursor=cursor)
+                if snapshot is not None and not snapshot.whole:
+                    subscriber.restart(snapshot)
+                return subscriber, reply
+
+        return await self._with(name, prepare)
+
+    def enter(self, subscriber: Subscriber) -> None:
+        """Serve a subscriber from now on."""
+        subscriber.topic.enter(subscriber)
+
+    def leave(self, subscriber: Subscriber) -> None:
+        """Serve a subscriber no more."""
+        subscriber.topic.leave(subscriber, now=asyncio.get_running_loop().time())
+
+    async def advance(self, subscriber: Subscriber) -> None:
+        """Write the next piece to a subscriber that is behind.
+
+        Raises:
+            BrokerUnavailableError: The broker cannot be asked.
+
+        """
+        await self._catch_up.advance(subscriber)
+
+    def clients(self, name: Topic) -> list[Reader]:
+        """List the connections of this process that read a topic."""
+        topic = self._topics.get(name)
+        return [] if topic is None else [subscriber.reader for subscriber in (*topic.live, *topic.behind)]
+
+    async def snapshot(self, name: Topic) -> Snapshot:
+        """Give the state of a topic at its top.
+
+        Raises:
+            BrokerUnavailableError: The broker cannot be asked.
+
+        """
+
+        async def fold(topic: HubTopic) -> Snapshot:
+            return (await self._folds.mirror(topic))[0]
+
+        return await self._with(name, fold)
+
+    async def conversation(self, name: Topic) -> tuple[Snapshot, list[dict[str, Any]]]:
+        """Give the state of a topic at its top, and its messages folded for people.
+
+        Raises:
+            BrokerUnavailableError: The broker cannot be asked.
+
+        """
+
+        async def fold(topic: HubTopic) -> tuple[Snapshot, list[dict[str, Any]]]:
+            snapshot, mirror = await self._folds.mirror(topic)
+            return snapshot, mirror.messages()
+
+        return await self._with(name, fold)
+
+    # Topics
+
+    async def _with(self, name: Topic, work: Callable[[HubTopic], Awaitable[_Result]]) -> _Result:
+        """Do something with a topic that is heard and read, and is not forgotten meanwhile."""
+        topic = self._topics.get(name)
+        if topic is None:
+            topic = HubTopic(name, self.broker.channel(name), self._budget)
+            self._topics[name] = topic
+            self._channels[topic.channel] = topic
+            self._opening[name] = self._spawn(self._open(topic))
+        topic.pins += 1
+        try:
+            if not topic.known:
+                await asyncio.wait([self._opening[name]])
+            if not topic.known or self._link is None or not self._link.up:
+                raise BrokerUnavailableError("the broker is away")
+            return await work(topic)
+        finally:
+            topic.pins -= 1
+            topic.idle_since = asyncio.get_running_loop().time()
+
+    async def _open(self, topic: HubTopic) -> None:
+        """Hear the channel, then read where the topic stands: nothing falls between the two."""
+        leaving = self._leaving.get(topic.channel)
+        if leaving is not None:
+            await asyncio.wait([leaving])
+        if self._link is None:
+            raise RuntimeError("the hub was not started")
+        await self._link.subscribe(topic.channel)
+        await asyncio.wait([self._sync(topic)])
+
+    def _sweep(self) -> None:
+        deadline = asyncio.get_running_loop().time() - self.settings.linger
+        for topic in list(self._topics.values()):
+            if topic.readers or topic.pins or topic.idle_since > deadline:
+                continue
+            del self._topics[topic.name]
+            del self._channels[topic.channel]
+            self._opening.pop(topic.name).cancel()
+            if topic.syncing is not None:
+                topic.syncing.cancel()
+            self._folds.forget(topic)
+            self._budget.forget(topic.ring)
+            self._leaving[topic.channel] = self._spawn(self._leave_channel(topic.channel))
+
+    async def _leave_channel(self, channel: str) -> None:
+        try:
+            if self._link is not None:
+                await self._link.unsubscribe(channel)
+        finally:
+            del self._leaving[channel]
+
+    # Hearing everything
+
+    def _sync(self, topic: HubTopic) -> asyncio.Task[None]:
+        """Read a topic up to its top, holding back meanwhile what is heard; one task a topic."""
+        if topic.syncing is None or topic.syncing.done():
+            topic.hold()
+            topic.syncing = self._spawn(self._read_up(topic))
+        else:
+            topic.distrust()
+        return topic.syncing
+
+    async def _read_up(self, topic: HubTopic) -> None:
+        delay, longest = _RETRY
+        while True:
+            try:
+                await self._read_missed(topic)
+            except BrokerUnavailableError:
+                await asyncio.sleep(delay)
+                delay = min(delay * 2, longest)
+                continue
+            if topic.release():
+                break
+        self._fanout.schedule(topic)
+
+    async def _read_missed(self, topic: HubTopic) -> None:
+        if not topic.known:
+            history = await self.broker.read(topic.name, START, limit=0)
+            topic.restart(history.epoch, history.top)
+            return
+        position = topic.position
+        while True:
+            history = await self.broker.read(topic.name, position, limit=PAGE, seen=True)
+            missed = judge(position, history)
+            if missed is None or history.epoch != topic.epoch:
+                self._folds.forget(topic)
+                topic.replace(history.epoch, history.top, now=asyncio.get_running_loop().time())
+                return
+            topic.extend(missed)
+            self._fanout.schedule(topic)
+            if history.upto >= history.top:
+                return
+            position = Position(epoch=topic.epoch, offset=max(history.upto, topic.ring.end))
+
+    async def _audit(self) -> None:
+        """Find what was lost without a sign: compare each top that is read with the store's, now and then."""
+        while True:
+            await asyncio.sleep(self.settings.audit_interval)
+            for topic in list(self._topics.values()):
+                if not topic.readers or not self.sure or topic.syncing is None or not topic.syncing.done():
+                    continue
+                position = topic.position
+                try:
+                    history = await self.broker.read(topic.name, position, limit=0, seen=True)
+                except BrokerUnavailableError:
+                    break
+                if history.epoch != topic.epoch or not history.complete or history.top > topic.ring.end:
+                    self._sync(topic)

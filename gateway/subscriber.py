@@ -1,0 +1,60 @@
+"""One connection's interest in one topic: a cursor, not a queue."""
+
+from collections import deque
+from typing import TYPE_CHECKING, Protocol
+
+from gateway.recovery import Missed
+
+if TYPE_CHECKING:
+    from gateway.snapshot import Snapshot
+    from gateway.topic import HubTopic
+
+__all__ = ["Reader", "Subscriber"]
+
+
+class Reader(Protocol):
+    """What a subscriber's connection is to the hub."""
+
+    client: str
+    user: str
+
+    def write(self, frames: bytes) -> None:
+        """Write finished websocket frames."""
+
+    def push(self, line: bytes) -> None:
+        """Write one push."""
+
+    def fell_behind(self, subscriber: "Subscriber") -> None:
+        """Bring a subscriber up, as soon as the socket takes more."""
+
+    def caught_up(self, subscriber: "Subscriber") -> None:
+        """Note that a subscriber is served by the flush again, or gone."""
+
+    def dropped(self, subscriber: "Subscriber") -> None:
+        """Note that the gateway ended a subscription."""
+
+    def tell(self) -> None:
+        """Say whether the broker is away, where the client believes otherwise."""
+
+
+class Subscriber:
+    """A reader's place in a topic."""
+
+    __slots__ = ("cursor", "live", "mirror", "page", "parts", "reader", "stale", "topic")
+
+    def __init__(self, reader: Reader, topic: "HubTopic", *, mirror: bool, cursor: int) -> None:
+        """Make a subscriber that has everything up to ``cursor``."""
+        self.reader: Reader = reader
+        self.topic: HubTopic = topic
+        self.mirror: bool = mirror  # it can take snapshots
+        self.cursor: int = cursor  # the last offset written to its connection
+        self.live: bool = False  # served by the flush
+        self.stale: bool = False  # needs a snapshot: what it has cannot be continued
+        self.parts: deque[bytes] = deque()  # frames of a snapshot that is under way
+        self.page: deque[Missed] = deque()  # read from the store for it, not yet written
+
+    def restart(self, snapshot: "Snapshot") -> None:
+        """Go on from a snapshot instead; its frames are written one by one."""
+        self.page.clear()
+        self.parts = deque(snapshot.frames())
+        self.cursor = snapshot.offset
