@@ -35,7 +35,7 @@ def settings_flags(*, leave_out: frozenset[str] = frozenset()) -> Callable[[_Com
                 show_envvar=True,
                 callback=_convert,
                 metavar=_metavar(defaults[name]),
-                help=f"{description[:1].upper()}{description[1:]}.{default}",
+                help=f"{_sentence(description)}.{default}",
             )(command)
         return command
 
@@ -44,6 +44,12 @@ def settings_flags(*, leave_out: frozenset[str] = frozenset()) -> Callable[[_Com
 
 def _metavar(default: object) -> str:
     return {int: "INTEGER", float: "NUMBER"}.get(type(default), "TEXT")
+
+
+def _sentence(description: str) -> str:
+    # A scheme such as redis:// keeps its small letter.
+    first = description.partition(" ")[0]
+    return description if ":" in first else description[:1].upper() + description[1:]
 
 
 def _convert(_context: click.Context, parameter: click.Parameter, value: str | None) -> Any:

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from gateway.adapters import PROVIDERS, Adapter
-from gateway.cli.target import read_topic, redis_option, redis_target
+from gateway.cli.target import read_topic, redis_options, redis_target
 from gateway.errors import GatewayError, ProviderError
 from gateway.publisher import Publisher
 from gateway.types import Topic
@@ -57,23 +57,31 @@ class MalformedLineError(GatewayError):
     metavar="X",
     help=f"{LINES_PER_SECOND} lines a second, X times; 0 is at once.",
 )
-@redis_option
-def command(*, file: Path, provider: str, topic: Topic, speed: float, redis_url: str | None) -> None:
+@redis_options
+def command(*, file: Path, provider: str, topic: Topic, speed: float, redis_url: str | None, key_prefix: str) -> None:
     """Publish a recorded stream of a model provider as a run.
 
     An error that the provider itself reported ends the run as failed, and is no error of this command.
     """
     try:
-        asyncio.run(_replay(file, provider=provider, topic=topic, speed=speed, url=redis_target(redis_url)))
+        asyncio.run(
+            _replay(
+                file,
+                provider=provider,
+                topic=topic,
+                speed=speed,
+                publisher=Publisher(redis_target(redis_url), key_prefix=key_prefix),
+            )
+        )
     except ProviderError as error:
         click.echo(f"the recorded stream ends in an error: {error}", err=True)
 
 
-async def _replay(file: Path, *, provider: str, topic: Topic, speed: float, url: str) -> None:
+async def _replay(file: Path, *, provider: str, topic: Topic, speed: float, publisher: Publisher) -> None:
     adapter_type = PROVIDERS[provider]
     pause = 1 / (LINES_PER_SECOND * speed) if speed else 0.0
     model = _model(file, adapter_type)
-    async with Publisher(url) as publisher, publisher.run(topic, agent="replay", model=model) as run:
+    async with publisher, publisher.run(topic, agent="replay", model=model) as run:
         adapter = adapter_type(run)
         clock = asyncio.get_running_loop().time
         due = clock()

@@ -7,9 +7,10 @@ import click
 
 from gateway.cli import note
 from gateway.client import Client
+from gateway.settings import Settings
 from gateway.types import Topic, parse_topic
 
-__all__ = ["DEFAULT_URL", "client", "gateway_options", "read_topic", "redis_option", "redis_target"]
+__all__ = ["DEFAULT_URL", "client", "gateway_options", "read_topic", "redis_options", "redis_target"]
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 
@@ -38,8 +39,17 @@ def gateway_options(command: _Command) -> _Command:
     )(command)
 
 
-def redis_option(command: _Command) -> _Command:
-    """Add ``--redis-url``."""
+def redis_options(command: _Command) -> _Command:
+    """Add ``--redis-url`` and ``--key-prefix``."""
+    command = click.option(
+        "--key-prefix",
+        envvar="GATEWAY_KEY_PREFIX",
+        show_envvar=True,
+        default=Settings().key_prefix,
+        show_default=True,
+        metavar="TEXT",
+        help="First part of every Redis key and channel; the gateway's own.",
+    )(command)
     return click.option(
         "--redis-url",
         envvar="GATEWAY_REDIS_URL",
