@@ -73,6 +73,11 @@ class Run:
         return self._recorder.context
 
     @property
+    def title(self) -> str | None:
+        """The topic's title; None where it was given none."""
+        return self._recorder.title
+
+    @property
     def position(self) -> Position:
         """Of the last event that the store acknowledged."""
         return self._sender.position
