@@ -108,19 +108,19 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
             msgspec.structs.force_setattr(self, "created_at", to_utc(self.created_at))
 
     @classmethod
-    def system(cls, content: Content, **fields: Any) -> "Message":
+    def system(cls, content: Content | Sequence[ContentPart], **fields: Any) -> "Message":
         """Make a system message, stamped with now unless ``created_at`` is given."""
-        return cls(role="system", content=content, **_stamped(fields))
+        return cls(role="system", content=_content(content), **_stamped(fields))
 
     @classmethod
-    def user(cls, content: Content, **fields: Any) -> "Message":
+    def user(cls, content: Content | Sequence[ContentPart], **fields: Any) -> "Message":
         """Make a person's message, stamped with now unless ``created_at`` is given."""
-        return cls(role="user", content=content, **_stamped(fields))
+        return cls(role="user", content=_content(content), **_stamped(fields))
 
     @classmethod
-    def assistant(cls, content: Content = None, **fields: Any) -> "Message":
+    def assistant(cls, content: Content | Sequence[ContentPart] = None, **fields: Any) -> "Message":
         """Make a model's message, stamped with now unless ``created_at`` is given."""
-        return cls(role="assistant", content=content, **_stamped(fields))
+        return cls(role="assistant", content=_content(content), **_stamped(fields))
 
     @classmethod
     def tool(cls, tool_call_id: str | None, result: object, **fields: Any) -> "Message":
@@ -137,8 +137,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
             and len(result) > 0
             and all(isinstance(part, ContentPart) for part in result)
         )
-        content = result if isinstance(result, str) or is_parts else compact_json(result)
-        return cls(role="tool", content=content, tool_call_id=tool_call_id, **_stamped(fields))  # type: ignore[arg-type]
+        content = _content(result) if isinstance(result, str) or is_parts else compact_json(result)
+        return cls(role="tool", content=content, tool_call_id=tool_call_id, **_stamped(fields))
 
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any]) -> "Message":
@@ -246,6 +246,10 @@ Entry = Message
 def content_to_raw(content: object) -> Any:
     """Give content with its parts as maps."""
     return [part.to_dict() for part in content] if isinstance(content, tuple) else content
+
+
+def _content(content: Any) -> Content:
+    return tuple(content) if isinstance(content, list) else content
 
 
 def _stamped(fields: dict[str, Any]) -> dict[str, Any]:

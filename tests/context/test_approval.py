@@ -1,5 +1,6 @@
 import asyncio
 import logging
+from typing import Any, cast
 
 import pytest
 
@@ -19,8 +20,10 @@ from .memory_pubsub import DownPubSub, MemoryPubSub
 
 REQUEST = ApprovalRequest(name="send", id="c1", arguments={"to": "bob"})
 
+BROKEN = Edit(arguments=cast("Any", "x"))
 
-async def asked(pubsub, count=1):
+
+async def asked(pubsub: Any, count: Any = 1) -> Any:
     async with asyncio.timeout(5):
         while sum(message.type == "approval_required" for _, message in pubsub.published) < count:
             await asyncio.sleep(0)
@@ -28,7 +31,7 @@ async def asked(pubsub, count=1):
 
 
 @pytest.mark.parametrize("decision", [Approve(), Reject(), Edit(arguments={"a": 1})])
-def test_parse_decision_reads_what_decision_to_raw_wrote(decision):
+def test_parse_decision_reads_what_decision_to_raw_wrote(decision: Any) -> None:
     assert parse_decision(decision_to_raw(decision)) == decision
     assert parse_decision(decision) == decision
 
@@ -44,15 +47,15 @@ def test_parse_decision_reads_what_decision_to_raw_wrote(decision):
         {"edit": "x"},
         {"edit": {}, "approve": 1},
         ["approve"],
-        Edit(arguments="x"),
+        BROKEN,
         Approve,
     ],
 )
-def test_parse_decision_understands_nothing_else(raw):
+def test_parse_decision_understands_nothing_else(raw: Any) -> None:
     assert parse_decision(raw) is None
 
 
-async def test_handler_asks_and_takes_the_answer_to_its_own_call():
+async def test_handler_asks_and_takes_the_answer_to_its_own_call() -> None:
     pubsub = MemoryPubSub()
     ask = pubsub_handler(session_id="s", pubsub=pubsub)
     first = asyncio.ensure_future(ask(REQUEST))
@@ -68,7 +71,7 @@ async def test_handler_asks_and_takes_the_answer_to_its_own_call():
     assert pubsub.listeners == {approval_topic("s"): []}
 
 
-async def test_handler_publishes_what_it_asks_on_the_agent_topic():
+async def test_handler_publishes_what_it_asks_on_the_agent_topic() -> None:
     pubsub = MemoryPubSub()
     task = asyncio.ensure_future(pubsub_handler(session_id="s", pubsub=pubsub)(REQUEST))
     await asked(pubsub)
@@ -78,7 +81,7 @@ async def test_handler_publishes_what_it_asks_on_the_agent_topic():
     assert pubsub.published[0] == (agent_topic("s"), Notification(type="approval_required", payload=payload))
 
 
-async def test_handler_gives_a_call_without_id_one():
+async def test_handler_gives_a_call_without_id_one() -> None:
     pubsub = MemoryPubSub()
     task = asyncio.ensure_future(pubsub_handler(session_id="s", pubsub=pubsub)(ApprovalRequest(name="send")))
     (payload,) = await asked(pubsub)
@@ -86,7 +89,7 @@ async def test_handler_gives_a_call_without_id_one():
     assert await task == Approve()
 
 
-async def test_handler_takes_an_answer_that_is_none_for_no(caplog):
+async def test_handler_takes_an_answer_that_is_none_for_no(caplog: Any) -> None:
     pubsub = MemoryPubSub()
     task = asyncio.ensure_future(pubsub_handler(session_id="s", pubsub=pubsub)(REQUEST))
     await asked(pubsub)
@@ -96,13 +99,13 @@ async def test_handler_takes_an_answer_that_is_none_for_no(caplog):
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
 
 
-async def test_handler_rejects_after_its_time():
+async def test_handler_rejects_after_its_time() -> None:
     pubsub = MemoryPubSub()
     assert await pubsub_handler(session_id="s", pubsub=pubsub, timeout=0.01)(REQUEST) == Reject()
     assert pubsub.listeners == {approval_topic("s"): []}
 
 
-async def test_handler_rejects_when_the_subscription_ends():
+async def test_handler_rejects_when_the_subscription_ends() -> None:
     pubsub = MemoryPubSub()
     task = asyncio.ensure_future(pubsub_handler(session_id="s", pubsub=pubsub)(REQUEST))
     await asked(pubsub)
@@ -110,7 +113,7 @@ async def test_handler_rejects_when_the_subscription_ends():
     assert await task == Reject()
 
 
-async def test_handler_that_is_cancelled_leaves_no_subscription():
+async def test_handler_that_is_cancelled_leaves_no_subscription() -> None:
     pubsub = MemoryPubSub()
     task = asyncio.ensure_future(pubsub_handler(session_id="s", pubsub=pubsub)(REQUEST))
     await asked(pubsub)
@@ -120,13 +123,13 @@ async def test_handler_that_is_cancelled_leaves_no_subscription():
     assert pubsub.listeners == {approval_topic("s"): []}
 
 
-async def test_handler_rejects_at_once_where_nobody_can_be_asked(caplog):
+async def test_handler_rejects_at_once_where_nobody_can_be_asked(caplog: Any) -> None:
     assert await pubsub_handler(session_id="s")(REQUEST) == Reject()
     assert await pubsub_handler(session_id="s", pubsub=DownPubSub())(REQUEST) == Reject()
     assert len(caplog.records) == 2
 
 
-async def test_handler_takes_the_configured_pubsub():
+async def test_handler_takes_the_configured_pubsub() -> None:
     pubsub = MemoryPubSub()
     configure(pubsub=pubsub)
     try:
@@ -138,6 +141,6 @@ async def test_handler_takes_the_configured_pubsub():
         configure()
 
 
-async def test_respond_without_pubsub_does_nothing(caplog):
+async def test_respond_without_pubsub_does_nothing(caplog: Any) -> None:
     await respond(None, "s", "c1", Approve())
     assert not caplog.records

@@ -1,5 +1,6 @@
 import asyncio
 import logging
+from typing import Any
 
 import pytest
 
@@ -20,19 +21,19 @@ from gateway.context.context import Context
 from .memory_pubsub import DownPubSub, MemoryPubSub
 
 
-def test_notification_of_another_event_has_its_name():
+def test_notification_of_another_event_has_its_name() -> None:
     assert notification_for("on_x", 1) == Notification(type="on_x", payload=1)
     assert {notification_for(event, 1).type for event in EVENTS} == set(EVENTS.values())
 
 
-async def test_emit_goes_to_callback_sink_and_topic_in_this_order():
+async def test_emit_goes_to_callback_sink_and_topic_in_this_order() -> None:
     told, pubsub = [], MemoryPubSub()
 
-    async def callback(event, payload):
+    async def callback(event: Any, payload: Any) -> None:
         await asyncio.sleep(0)
         told.append((event, payload))
 
-    async def sink(notification):
+    async def sink(notification: Any) -> None:
         await asyncio.sleep(0)
         told.append(notification)
         assert pubsub.published == []
@@ -44,11 +45,11 @@ async def test_emit_goes_to_callback_sink_and_topic_in_this_order():
     assert pubsub.published == [("t", notification)]
 
 
-async def test_emit_logs_each_failure_and_goes_on(caplog):
-    def fail(*_):
+async def test_emit_logs_each_failure_and_goes_on(caplog: Any) -> None:
+    def fail(*_: Any) -> None:
         raise RuntimeError("no")
 
-    async def fail_later(*_):
+    async def fail_later(*_: Any) -> None:
         raise RuntimeError("no")
 
     ctx = Context.new(callbacks={"on_error": fail}, notify=fail_later, pubsub=DownPubSub(), pubsub_topic="t")
@@ -56,28 +57,28 @@ async def test_emit_logs_each_failure_and_goes_on(caplog):
     assert [record.levelno for record in caplog.records] == [logging.ERROR] * 3
 
 
-async def test_emit_passes_a_cancellation_through():
-    def cancel(*_):
+async def test_emit_passes_a_cancellation_through() -> None:
+    def cancel(*_: Any) -> None:
         raise asyncio.CancelledError
 
     with pytest.raises(asyncio.CancelledError):
         await emit(Context.new(callbacks={"on_error": cancel}), "on_error", "boom")
 
 
-async def test_emit_many_keeps_the_order():
-    queue = asyncio.Queue()
+async def test_emit_many_keeps_the_order() -> None:
+    queue: asyncio.Queue[Notification] = asyncio.Queue()
     ctx = Context.new(notify=queue.put_nowait)
     await emit_many(ctx, [("on_llm_new_delta", "a"), ("on_llm_new_delta", "b")])
     assert [queue.get_nowait().payload for _ in range(2)] == ["a", "b"]
 
 
 @pytest.mark.parametrize("fn", [5, None, lambda: None, lambda _event: None, lambda _event, _payload, _more: None])
-def test_put_callback_refuses_what_takes_no_event_and_payload(fn):
+def test_put_callback_refuses_what_takes_no_event_and_payload(fn: Any) -> None:
     with pytest.raises(TypeError):
         put_callback(Context.new(), "on_error", fn)
 
 
-def test_put_and_remove_give_new_contexts():
+def test_put_and_remove_give_new_contexts() -> None:
     ctx = Context.new()
     with_one = put_callback(ctx, "on_error", max)
     assert (has_callback(ctx, "on_error"), has_callback(with_one, "on_error")) == (False, True)
@@ -85,9 +86,9 @@ def test_put_and_remove_give_new_contexts():
     assert remove_callback(ctx, "on_error") is ctx
 
 
-def test_set_notify():
+def test_set_notify() -> None:
     ctx = set_notify(Context.new(), print)
     assert has_notification(ctx)
     assert not has_notification(set_notify(ctx, None))
     with pytest.raises(TypeError):
-        set_notify(ctx, 5)
+        set_notify(ctx, 5)  # type: ignore[arg-type]

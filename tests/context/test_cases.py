@@ -4,13 +4,14 @@ import importlib.util
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 ROOT = Path(os.environ.get("GATEWAY_CONTEXT_CASES", Path(__file__).parents[3] / "shared" / "context"))
 
 
-def _cases():
+def _cases() -> Any:
     files = sorted((ROOT / "cases").glob("*.json"))
     if not files:
         reason = f"no cases at {ROOT}; GATEWAY_CONTEXT_CASES names their directory"
@@ -23,13 +24,15 @@ def _cases():
 
 
 @pytest.fixture(scope="module")
-def runner():
+def runner() -> Any:
     spec = importlib.util.spec_from_file_location("context_case_runner", ROOT / "run_cases.py")
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
 @pytest.mark.parametrize("case", _cases())
-def test_case(case, runner):
+def test_case(case: Any, runner: Any) -> None:
     assert runner.run_case(case, runner.Adapter("gateway.context")) == []

@@ -1,4 +1,5 @@
 import base64
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -9,12 +10,12 @@ from .strategies import JSON, PARTS
 
 
 @given(PARTS)
-def test_from_logged_reads_what_to_dict_wrote(part):
+def test_from_logged_reads_what_to_dict_wrote(part: Any) -> None:
     assert ContentPart.from_logged(part.to_dict()) == part
 
 
 @given(JSON)
-def test_from_raw_and_from_logged_never_fail(raw):
+def test_from_raw_and_from_logged_never_fail(raw: Any) -> None:
     for part in (ContentPart.from_raw(raw), ContentPart.from_logged(raw)):
         assert isinstance(part.flatten(), str)
 
@@ -54,7 +55,7 @@ def test_from_raw_and_from_logged_never_fail(raw):
         ),
     ],
 )
-def test_from_raw_reads_known_shapes(raw, fields):
+def test_from_raw_reads_known_shapes(raw: Any, fields: Any) -> None:
     assert ContentPart.from_raw(raw).to_dict() == fields
 
 
@@ -69,11 +70,11 @@ def test_from_raw_reads_known_shapes(raw, fields):
         (7, "7"),
     ],
 )
-def test_from_raw_keeps_the_rest_as_its_json(raw, text):
+def test_from_raw_keeps_the_rest_as_its_json(raw: Any, text: Any) -> None:
     assert ContentPart.from_raw(raw) == ContentPart.of_text(text)
 
 
-def test_bytes_become_base64_text():
+def test_bytes_become_base64_text() -> None:
     part = ContentPart.of_image(b"\x00\xff")
     assert part.data == base64.b64encode(b"\x00\xff").decode()
     assert ContentPart.of_image(part.data) == part
@@ -92,11 +93,11 @@ def test_bytes_become_base64_text():
         (ContentPart(type="other"), "[other]"),
     ],
 )
-def test_flatten_part(part, text):
+def test_flatten_part(part: Any, text: Any) -> None:
     assert part.flatten() == text
 
 
-def test_flatten_content():
+def test_flatten_content() -> None:
     assert flatten(None) == ""
     assert flatten("a") == "a"
     assert flatten((ContentPart.of_text("a"), ContentPart.of_image_url("u"))) == "a[Image: u]"

@@ -2,6 +2,7 @@ import json
 import logging
 from datetime import UTC, datetime
 from itertools import pairwise
+from typing import Any
 
 import msgspec
 import pytest
@@ -27,7 +28,7 @@ EDITS = st.one_of(
 )
 
 
-def edited(ctx, edit):
+def edited(ctx: Any, edit: Any) -> Any:
     verb, value = edit
     match verb:
         case "add":
@@ -45,7 +46,7 @@ def edited(ctx, edit):
             return ctx.put_system_prompt_overlay(value)
 
 
-def contents(ctx):
+def contents(ctx: Any) -> Any:
     return [message.content for message in ctx.messages]
 
 
@@ -53,7 +54,7 @@ def contents(ctx):
 
 
 @given(st.lists(EDITS, max_size=14))
-def test_every_context_stays_what_it_was(edits):
+def test_every_context_stays_what_it_was(edits: Any) -> None:
     history = [Context.new()]
     seen = [(tuple(history[0].messages), history[0].log.events())]
     for edit in edits:
@@ -67,7 +68,7 @@ def test_every_context_stays_what_it_was(edits):
 
 
 @given(st.lists(EDITS, max_size=14))
-def test_transcript_is_the_list_that_the_edits_make(edits):
+def test_transcript_is_the_list_that_the_edits_make(edits: Any) -> None:
     ctx, model = Context.new(), []
     for edit in edits:
         verb, value = edit
@@ -92,7 +93,7 @@ def test_transcript_is_the_list_that_the_edits_make(edits):
 
 
 @given(st.lists(EDITS, max_size=10))
-def test_patching_answers_every_visible_call_once(edits):
+def test_patching_answers_every_visible_call_once(edits: Any) -> None:
     ctx = Context.new()
     for edit in edits:
         ctx = edited(ctx, edit)
@@ -106,7 +107,7 @@ def test_patching_answers_every_visible_call_once(edits):
 
 
 @given(st.lists(MESSAGES, max_size=6))
-def test_adding_many_is_adding_one_by_one(messages):
+def test_adding_many_is_adding_one_by_one(messages: Any) -> None:
     at_once = Context.new(id="x").add_messages(messages)
     one_by_one = Context.new(id="x")
     for message in messages:
@@ -115,7 +116,7 @@ def test_adding_many_is_adding_one_by_one(messages):
 
 
 @given(st.dictionaries(TEXT, JSON, max_size=3), JSON, JSON, JSON)
-def test_readers_survive_any_logged_data(data, content, calls, name):
+def test_readers_survive_any_logged_data(data: Any, content: Any, calls: Any, name: Any) -> None:
     data = {**data, "content": content, "tool_calls": calls, "name": name, "thinking": calls, "tool_call_id": name}
     ctx = Context.new()
     for kind in ("system_message", "user_message", "assistant_message", "tool_result", "custom_message"):
@@ -129,12 +130,12 @@ def test_readers_survive_any_logged_data(data, content, calls, name):
 # new, equality
 
 
-def test_new_refuses_unknown_options():
+def test_new_refuses_unknown_options() -> None:
     with pytest.raises(TypeError):
-        Context.new(tool_calls=[])
+        Context.new(tool_calls=[])  # type: ignore[call-arg]
 
 
-def test_contexts_are_equal_by_value():
+def test_contexts_are_equal_by_value() -> None:
     base = Context.new(id="x", messages=[Message.user("a", created_at=T0)])
     read = msgspec.structs.replace(base)
     assert len(read.messages) == 1
@@ -142,7 +143,7 @@ def test_contexts_are_equal_by_value():
     assert base != base.add_usage(Usage(requests=1))
 
 
-def test_new_refuses_a_message_that_cannot_be_logged():
+def test_new_refuses_a_message_that_cannot_be_logged() -> None:
     with pytest.raises(InvalidEventError):
         Context.new(messages=[Message.assistant(tool_calls=[{"arguments": print}])])
 
@@ -150,7 +151,7 @@ def test_new_refuses_a_message_that_cannot_be_logged():
 # adding
 
 
-def test_add_message_that_cannot_be_logged_leaves_the_context():
+def test_add_message_that_cannot_be_logged_leaves_the_context() -> None:
     ctx = Context.new()
     with pytest.raises(InvalidEventError):
         ctx.add_message(Message.assistant("a", tool_calls=[{"id": "1", "arguments": {"f": print}}]))
@@ -158,28 +159,28 @@ def test_add_message_that_cannot_be_logged_leaves_the_context():
 
 
 @pytest.mark.parametrize("content", [None, 5, {"type": "text"}])
-def test_append_user_and_tool_result_take_text_or_parts(content):
+def test_append_user_and_tool_result_take_text_or_parts(content: Any) -> None:
     with pytest.raises(TypeError):
         Context.new().append_user(content)
     with pytest.raises(TypeError):
         Context.new().append_tool_result("c", "n", content)
 
 
-def test_append_messages_is_all_or_nothing():
+def test_append_messages_is_all_or_nothing() -> None:
     ctx = Context.new()
     with pytest.raises(ValueError):
         ctx.append_messages([{"role": "user", "content": "a"}, {"content": "b"}])
     assert len(ctx) == 0
 
 
-def test_append_messages_reads_its_own_projection():
+def test_append_messages_reads_its_own_projection() -> None:
     ctx = Context.new(system_prompt="P")
     ctx = ctx.append_user([ContentPart.of_image_url("u")], refs={"a": 1})
     ctx = ctx.append_assistant("b", [ToolCall(id="c", name="n", arguments="{}")], thinking="t")
     ctx = ctx.append_tool_result("c", "n", "r").append_messages([{"role": "developer", "content": "d"}])
     back = Context.new().append_messages(json.loads(json.dumps(ctx.to_messages()))[1:])
 
-    def timeless(entries):
+    def timeless(entries: Any) -> Any:
         return [msgspec.structs.replace(entry, created_at=None) for entry in entries]
 
     assert timeless(back.entries) == timeless(ctx.entries)
@@ -191,19 +192,19 @@ def test_append_messages_reads_its_own_projection():
 @pytest.mark.parametrize(
     ("first", "last", "error"), [(-1, 0, ValueError), (1, 0, ValueError), ("0", 0, TypeError), (0, True, TypeError)]
 )
-def test_replace_refuses_other_indices(first, last, error):
+def test_replace_refuses_other_indices(first: Any, last: Any, error: Any) -> None:
     with pytest.raises(error):
         Context.new(messages=[Message.user("a")] * 3).replace_message_range(first, last, Message.user("x"))
 
 
-def test_replace_of_a_replacement_goes_by_position():
+def test_replace_of_a_replacement_goes_by_position() -> None:
     ctx = Context.new(messages=[Message.user(str(n), created_at=T0) for n in range(5)])
     ctx = ctx.replace_message_range(1, 3, Message.system("s1")).replace_message_range(1, 2, Message.system("s2"))
     assert contents(ctx) == ["0", "s2"]
     assert ctx.log.events()[-1].surface_op == (1, 4)
 
 
-def test_replace_leaves_the_rest_of_the_context():
+def test_replace_leaves_the_rest_of_the_context() -> None:
     ctx = Context.new(messages=[Message.user("a")], needs_response=False)
     assert ctx.replace_message(0, Message.user("b")).needs_response is False
 
@@ -211,7 +212,7 @@ def test_replace_leaves_the_rest_of_the_context():
 # clear
 
 
-def test_clear_hides_everything_and_the_log_goes_on(caplog):
+def test_clear_hides_everything_and_the_log_goes_on(caplog: Any) -> None:
     ctx = Context.new(messages=[Message.user("a"), Message.user("b")])
     ctx = ctx.replace_message(1, Message.user("c")).clear()
     assert ctx.is_empty()
@@ -225,7 +226,7 @@ def test_clear_hides_everything_and_the_log_goes_on(caplog):
 
 
 @pytest.mark.parametrize(("kind", "data"), [(5, {}), ([], {}), ("turn_start", None), ("turn_start", {"surface_op": 1})])
-def test_log_event_never_raises(kind, data, caplog):
+def test_log_event_never_raises(kind: Any, data: Any, caplog: Any) -> None:
     ctx = Context.new()
     assert ctx.log_event(kind, data) is ctx
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
@@ -234,57 +235,57 @@ def test_log_event_never_raises(kind, data, caplog):
 # the overlay
 
 
-def test_overlay_extends_parts_by_a_part():
+def test_overlay_extends_parts_by_a_part() -> None:
     ctx = Context.new(messages=[Message.system([ContentPart.of_text("a")])]).put_system_prompt_overlay("b")
     assert contents(ctx) == [(ContentPart.of_text("a"), ContentPart.of_text("\n\nb"))]
 
 
-def test_overlay_on_an_empty_transcript_has_the_time_of_the_start():
+def test_overlay_on_an_empty_transcript_has_the_time_of_the_start() -> None:
     ctx = Context.new().put_system_prompt_overlay("b")
     assert ctx.messages[0].created_at == ctx.started_at
     assert ctx.messages == ctx.messages
     assert msgspec.structs.replace(ctx, started_at=None).messages[0].created_at == datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def test_overlay_is_cleared_by_empty_text():
+def test_overlay_is_cleared_by_empty_text() -> None:
     assert Context.new().put_system_prompt_overlay("").system_prompt_overlay is None
 
 
 # the rest
 
 
-def test_add_tool_call_takes_maps_and_copies_them():
+def test_add_tool_call_takes_maps_and_copies_them() -> None:
     call = {"id": "1"}
     ctx = Context.new().add_tool_call(call).add_tool_call(ToolCall(id="2"))
     call["id"] = "changed"
     assert ctx.tool_calls == ({"id": "1"}, ToolCall(id="2"))
     with pytest.raises(TypeError):
-        ctx.add_tool_call("call")
+        ctx.add_tool_call("call")  # type: ignore[arg-type]
 
 
-def test_add_usage_takes_usage_and_maps():
+def test_add_usage_takes_usage_and_maps() -> None:
     with pytest.raises(TypeError):
-        Context.new().add_usage(5)
+        Context.new().add_usage(5)  # type: ignore[arg-type]
 
 
-def test_merge_deps_is_shallow_and_leaves_the_old():
+def test_merge_deps_is_shallow_and_leaves_the_old() -> None:
     ctx = Context.new(deps={"a": {"x": 1}, "b": 2})
     merged = ctx.merge_deps({"a": {"y": 2}})
     assert merged.deps == {"a": {"y": 2}, "b": 2}
     assert ctx.deps == {"a": {"x": 1}, "b": 2}
 
 
-def test_set_needs_response_takes_bools_only():
+def test_set_needs_response_takes_bools_only() -> None:
     with pytest.raises(TypeError):
-        Context.new().set_needs_response(1)
+        Context.new().set_needs_response(1)  # type: ignore[arg-type]
 
 
-def test_max_iterations_of_zero_is_reached_at_once():
+def test_max_iterations_of_zero_is_reached_at_once() -> None:
     assert Context.new(max_iterations=0).max_iterations_reached()
 
 
-def test_run_context_there_and_back():
-    handler = object()
+def test_run_context_there_and_back() -> None:
+    handler = str
     ctx = Context.new(deps={"a": 1}, usage=Usage(requests=2), approval_handler=handler)
     sandbox = SandboxPolicy.new("read_only")
     run = ctx.to_run_context(sandbox=sandbox, approval_gated=False)
@@ -296,12 +297,12 @@ def test_run_context_there_and_back():
     assert back.approval_handler is None
 
 
-def test_pp_prints(capsys):
+def test_pp_prints(capsys: Any) -> None:
     Context.new(messages=[Message.user("hello")]).pp()
     assert capsys.readouterr().out == "[user]   hello\n"
 
 
-def test_repr_names_the_last_roles():
+def test_repr_names_the_last_roles() -> None:
     ctx = Context.new(id="x", messages=[Message.user("a"), Message.assistant("b")])
     assert repr(ctx) == "<Context x of 2 messages, last user, assistant>"
     assert repr(Context.new(id="x")) == "<Context x of 0 messages>"

@@ -1,4 +1,5 @@
 import pickle
+from typing import Any
 
 import pytest
 
@@ -25,22 +26,22 @@ from gateway.errors import GatewayError
         (MaxIterationsExceeded(3), "no final answer within 3 iterations"),
     ],
 )
-def test_errors_have_one_root_and_a_sentence(error, text):
+def test_errors_have_one_root_and_a_sentence(error: Any, text: Any) -> None:
     assert isinstance(error, ContextError)
     assert isinstance(error, GatewayError)
     assert str(error) == text
 
 
 @pytest.mark.parametrize("kind", [InvalidEventError, ContextDecodeError])
-def test_refusals_are_value_errors(kind):
+def test_refusals_are_value_errors(kind: Any) -> None:
     assert issubclass(kind, ValueError)
 
 
-def test_a_timeout_is_a_tool_error():
+def test_a_timeout_is_a_tool_error() -> None:
     error = ToolTimeout(tool_name="t", attempt=1, timeout=0.5)
     assert isinstance(error, ToolError)
     assert error.code == "timeout"
 
 
-def test_errors_with_one_fact_survive_another_process():
+def test_errors_with_one_fact_survive_another_process() -> None:
     assert pickle.loads(pickle.dumps(ExecutionCancelled("stop"))).reason == "stop"  # noqa: S301 - our own bytes

@@ -3,6 +3,7 @@ import uuid
 from collections import OrderedDict
 from datetime import UTC, date, datetime
 from enum import Enum, IntEnum, StrEnum
+from typing import Any
 
 import msgspec
 import pytest
@@ -27,24 +28,24 @@ class Odd(Enum):
 
 
 class Point(msgspec.Struct):
-    x: int
+    x: Any
     inner: "Point | None" = None
 
 
 class Broken:
-    def __repr__(self):
+    def __repr__(self) -> str:
         raise RuntimeError("no")
 
 
-def nested(levels):
-    value = 1
+def nested(levels: Any) -> Any:
+    value: Any = 1
     for _ in range(levels):
         value = [value]
     return value
 
 
 @given(JSON)
-def test_native_copies_json(value):
+def test_native_copies_json(value: Any) -> None:
     copy = native(value)
     assert copy == value
     assert json.loads(json.dumps(copy)) == value
@@ -65,7 +66,7 @@ def test_native_copies_json(value):
         (OrderedDict(a=1), {"a": 1}),
     ],
 )
-def test_native_writes_values_with_one_json_form(value, plain):
+def test_native_writes_values_with_one_json_form(value: Any, plain: Any) -> None:
     copy = native(value)
     assert copy == plain
     assert json.loads(json.dumps(copy)) == plain
@@ -75,12 +76,12 @@ def test_native_writes_values_with_one_json_form(value, plain):
     "value",
     [print, object(), {1}, b"x", float("nan"), float("-inf"), {1: 2}, Odd.FUNCTION, Point(x=print), 1j, [Broken()]],
 )
-def test_native_refuses_the_rest(value):
+def test_native_refuses_the_rest(value: Any) -> None:
     with pytest.raises(ValueError):
         native(value)
 
 
-def test_native_stops_at_the_depth():
+def test_native_stops_at_the_depth() -> None:
     assert native(nested(MAX_DEPTH)) == nested(MAX_DEPTH)
     with pytest.raises(ValueError):
         native(nested(MAX_DEPTH + 1))
@@ -99,18 +100,18 @@ def test_native_stops_at_the_depth():
         (None, "null"),
     ],
 )
-def test_compact_json(value, text):
+def test_compact_json(value: Any, text: Any) -> None:
     assert compact_json(value) == text
 
 
-def test_compact_json_of_what_holds_itself_or_is_bottomless():
-    loop = []
+def test_compact_json_of_what_holds_itself_or_is_bottomless() -> None:
+    loop: list[Any] = []
     loop.append(loop)
     assert json.loads(compact_json(loop))
     assert json.loads(compact_json(nested(100_000)))
 
 
 @given(st.integers(0, 200_000))
-def test_brief_is_short(levels):
+def test_brief_is_short(levels: Any) -> None:
     assert len(brief(nested(levels))) < 100
     assert len(brief("x" * levels)) < 100

@@ -1,5 +1,6 @@
 from datetime import UTC, datetime
 from enum import StrEnum
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -20,7 +21,7 @@ class Role(StrEnum):
 
 
 @given(CALLS)
-def test_tool_call_from_raw_reads_what_to_dict_wrote(call):
+def test_tool_call_from_raw_reads_what_to_dict_wrote(call: Any) -> None:
     assert ToolCall.from_raw(call.to_dict()) == call
     assert ToolCall.from_raw(call) is call
 
@@ -39,36 +40,38 @@ def test_tool_call_from_raw_reads_what_to_dict_wrote(call):
         ({"function": "f"}, ToolCall(extra={"function": "f"})),
     ],
 )
-def test_tool_call_from_raw_reads_both_shapes(raw, call):
+def test_tool_call_from_raw_reads_both_shapes(raw: Any, call: Any) -> None:
     assert ToolCall.from_raw(raw) == call
 
 
-def test_tool_call_from_raw_refuses_what_is_no_map():
+def test_tool_call_from_raw_refuses_what_is_no_map() -> None:
     with pytest.raises(TypeError):
-        ToolCall.from_raw("call")
+        ToolCall.from_raw("call")  # type: ignore[arg-type]
 
 
 # construction
 
 
-def test_entry_is_message():
+def test_entry_is_message() -> None:
     assert Entry is Message
 
 
-def test_constructors_stamp_now_and_keep_a_given_time():
+def test_constructors_stamp_now_and_keep_a_given_time() -> None:
     for message in (Message.system("a"), Message.user("a"), Message.assistant(), Message.tool("c", "a")):
+        assert message.created_at is not None
         assert message.created_at.tzinfo is UTC
     assert Message.user("a", created_at=T0).created_at == T0
     assert Message(role="user").created_at is None
 
 
-def test_lists_become_tuples_and_maps_their_structs():
-    message = Message(role="assistant", content=["a", {"type": "text", "text": "b"}], tool_calls=[{"id": "1"}])
+def test_lists_become_tuples_and_maps_their_structs() -> None:
+    raw: Any = {"content": ["a", {"type": "text", "text": "b"}], "tool_calls": [{"id": "1"}]}
+    message = Message(role="assistant", **raw)
     assert message.content == (ContentPart.of_text("a"), ContentPart.of_text("b"))
     assert message.tool_calls == (ToolCall(id="1"),)
 
 
-def test_tool_keeps_text_and_parts_and_writes_the_rest_as_json():
+def test_tool_keeps_text_and_parts_and_writes_the_rest_as_json() -> None:
     parts = [ContentPart.of_text("a")]
     assert Message.tool("c", "text").content == "text"
     assert Message.tool("c", parts).content == tuple(parts)
@@ -78,7 +81,7 @@ def test_tool_keeps_text_and_parts_and_writes_the_rest_as_json():
 
 
 @pytest.mark.parametrize(("calls", "has"), [(None, False), ((), False), ((ToolCall(),), True)])
-def test_has_tool_calls(calls, has):
+def test_has_tool_calls(calls: Any, has: Any) -> None:
     assert Message(role="assistant", tool_calls=calls).has_tool_calls is has
 
 
@@ -86,7 +89,7 @@ def test_has_tool_calls(calls, has):
 
 
 @given(MESSAGES.filter(lambda m: m.role != "developer"))
-def test_from_dict_reads_what_to_dict_wrote_or_refuses(message):
+def test_from_dict_reads_what_to_dict_wrote_or_refuses(message: Any) -> None:
     plain = message.content is not None or message.role == "assistant"
     filled = message.content != "" or message.role in {"assistant", "tool"}
     answered = (message.role == "tool") == (message.tool_call_id is not None)
@@ -98,7 +101,7 @@ def test_from_dict_reads_what_to_dict_wrote_or_refuses(message):
 
 
 @given(st.dictionaries(st.sampled_from(Message.__struct_fields__), JSON))
-def test_from_dict_gives_a_message_or_a_value_error(raw):
+def test_from_dict_gives_a_message_or_a_value_error(raw: Any) -> None:
     try:
         message = Message.from_dict(raw)
     except ValueError:
@@ -107,7 +110,7 @@ def test_from_dict_gives_a_message_or_a_value_error(raw):
 
 
 @pytest.mark.parametrize("content", [None, ""])
-def test_from_dict_tells_no_content_from_empty_content_of_an_assistant(content):
+def test_from_dict_tells_no_content_from_empty_content_of_an_assistant(content: Any) -> None:
     assert Message.from_dict({"role": "assistant", "content": content}).content == content
 
 
@@ -129,7 +132,7 @@ def test_from_dict_tells_no_content_from_empty_content_of_an_assistant(content):
         {"role": "assistant", "name": 5},
     ],
 )
-def test_from_dict_refuses(raw):
+def test_from_dict_refuses(raw: Any) -> None:
     with pytest.raises(ValueError):
         Message.from_dict(raw)
 
@@ -138,7 +141,7 @@ def test_from_dict_refuses(raw):
 
 
 @given(st.dictionaries(st.sampled_from([*Message.__struct_fields__, "timestamp"]), JSON))
-def test_from_raw_refuses_a_missing_role_only(raw):
+def test_from_raw_refuses_a_missing_role_only(raw: Any) -> None:
     role = raw.get("role")
     if isinstance(role, str) and role:
         assert Message.from_raw(raw).role == role
@@ -147,15 +150,15 @@ def test_from_raw_refuses_a_missing_role_only(raw):
             Message.from_raw(raw)
 
 
-def test_from_raw_takes_roles_from_enums_and_messages_as_they_are():
+def test_from_raw_takes_roles_from_enums_and_messages_as_they_are() -> None:
     message = Message.user("a")
     assert Message.from_raw(message) is message
     assert Message.from_raw({"role": Role.USER, "content": "a"}).role == "user"
     with pytest.raises(TypeError):
-        Message.from_raw("user: a")
+        Message.from_raw("user: a")  # type: ignore[arg-type]
 
 
-def test_from_raw_sorts_an_assistants_parts():
+def test_from_raw_sorts_an_assistants_parts() -> None:
     image = {"type": "image_url", "url": "u"}
     think = [{"type": "thinking", "thinking": "a"}, {"type": "thinking", "text": "b"}, {"type": "thinking"}]
     text = [{"type": "text", "text": "x"}, "y", {"type": "text", "text": 5}]
@@ -166,7 +169,7 @@ def test_from_raw_sorts_an_assistants_parts():
     assert Message.from_raw({"role": "assistant", "content": []}).content == ""
 
 
-def test_from_raw_keeps_parts_of_people_and_tools_and_joins_those_of_others():
+def test_from_raw_keeps_parts_of_people_and_tools_and_joins_those_of_others() -> None:
     parts = [{"type": "thinking", "thinking": "t"}, {"type": "text", "text": "x"}, "y"]
     user = Message.from_raw({"role": "user", "content": parts})
     assert user.content == (ContentPart.of_thinking("t"), ContentPart.of_text("x"), ContentPart.of_text("y"))
@@ -174,7 +177,7 @@ def test_from_raw_keeps_parts_of_people_and_tools_and_joins_those_of_others():
     assert Message.from_raw({"role": "system", "content": parts}).content == "xy"
 
 
-def test_from_raw_reads_times_and_refs():
+def test_from_raw_reads_times_and_refs() -> None:
     raw = {"role": "user", "content": "a", "refs": {}, "created_at": "soon", "timestamp": "2024-05-01T10:00:00Z"}
     message = Message.from_raw(raw)
     assert message.created_at == T0

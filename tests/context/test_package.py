@@ -4,6 +4,7 @@ import importlib
 import pkgutil
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -30,7 +31,7 @@ MODULES = [module.name for module in pkgutil.iter_modules(gateway.context.__path
 WAITING = ("approval", "tools")
 
 
-def test_package_offers_the_union_of_its_public_modules():
+def test_package_offers_the_union_of_its_public_modules() -> None:
     union = {name for module in PUBLIC for name in importlib.import_module(f"gateway.context.{module}").__all__}
     assert set(gateway.context.__all__) == union
     for module in PUBLIC:
@@ -39,18 +40,18 @@ def test_package_offers_the_union_of_its_public_modules():
 
 
 @pytest.mark.parametrize("module", ["", *(f".{name}" for name in MODULES)])
-def test_all_is_sorted(module):
+def test_all_is_sorted(module: Any) -> None:
     names = importlib.import_module(f"gateway.context{module}").__all__
     # The order that the linter keeps: constants, classes, functions, each by name.
     assert sorted(names, key=lambda name: (not name.isupper(), not name[0].isupper(), name)) == list(names)
 
 
-def test_package_has_nothing_else():
+def test_package_has_nothing_else() -> None:
     with pytest.raises(AttributeError):
         gateway.context.nothing  # noqa: B018 - the access is what is tested
 
 
-def test_pure_modules_load_nothing_that_waits():
+def test_pure_modules_load_nothing_that_waits() -> None:
     pure = [name for name in MODULES if name not in WAITING]
     code = (
         f"import importlib, sys\n"

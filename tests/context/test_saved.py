@@ -1,6 +1,7 @@
 import json
 import logging
 import threading
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -40,7 +41,7 @@ RAW_EVENTS = st.fixed_dictionaries(
 )
 
 
-def through_json(blob):
+def through_json(blob: Any) -> Any:
     return json.loads(json.dumps(blob, allow_nan=False))
 
 
@@ -54,7 +55,7 @@ def through_json(blob):
     st.integers(0, 9),
     st.none() | TEXT,
 )
-def test_saved_is_restored(messages, usage, needs_response, iteration, prompt):
+def test_saved_is_restored(messages: Any, usage: Any, needs_response: Any, iteration: Any, prompt: Any) -> None:
     ctx = Context.new(
         messages=messages,
         usage=usage,
@@ -68,14 +69,14 @@ def test_saved_is_restored(messages, usage, needs_response, iteration, prompt):
     assert Context.deserialize(through_json(ctx.serialize())) == ctx
 
 
-def test_saved_has_exactly_these_keys_and_no_overlay():
+def test_saved_has_exactly_these_keys_and_no_overlay() -> None:
     ctx = Context.new(messages=[Message.system("s")]).put_system_prompt_overlay("OVER")
     blob = ctx.serialize()
     assert sorted(blob) == sorted(KEYS)
     assert "OVER" not in json.dumps(blob)
 
 
-def test_saved_is_the_callers_own():
+def test_saved_is_the_callers_own() -> None:
     ctx = Context.new(messages=[Message.user("a", metadata={"m": [1]})], deps={"d": [1]})
     blob = ctx.serialize()
     blob["events"][0]["data"]["metadata"]["m"].append(2)
@@ -85,9 +86,9 @@ def test_saved_is_the_callers_own():
     assert ctx.deps == {"d": [1]}
 
 
-def test_saved_deps_are_filtered_at_every_depth(caplog):
+def test_saved_deps_are_filtered_at_every_depth(caplog: Any) -> None:
     lock = threading.Lock()
-    deps = {
+    deps: Any = {
         "max_tokens": 1,
         "handle": lock,
         "list": [1, lock],
@@ -100,18 +101,18 @@ def test_saved_deps_are_filtered_at_every_depth(caplog):
 
 
 @pytest.mark.parametrize("deps", [5, "text", [1]])
-def test_saved_deps_that_are_no_map_are_left_out(deps, caplog):
+def test_saved_deps_that_are_no_map_are_left_out(deps: Any, caplog: Any) -> None:
     assert Context.new(deps=deps).serialize()["deps"] == {}
     assert len(caplog.records) == 1
 
 
-def test_saved_deps_that_hold_themselves_are_left_out():
-    deps = {"keep": 1}
+def test_saved_deps_that_hold_themselves_are_left_out() -> None:
+    deps: dict[str, Any] = {"keep": 1}
     deps["self"] = [deps]
     json.dumps(Context.new(deps=deps).serialize())
 
 
-def test_saved_tool_calls_are_plain():
+def test_saved_tool_calls_are_plain() -> None:
     ctx = Context.new().add_tool_call({"id": "1", "f": {1}}).add_tool_call(ToolCall(id="2", extra={"x": 1}))
     assert ctx.serialize()["tool_calls"] == [{"id": "1", "f": [1]}, {"id": "2", "x": 1}]
 
@@ -142,7 +143,7 @@ def test_saved_tool_calls_are_plain():
         ({"version": 2, "events": [], "id": 5}, "malformed", 2),
     ],
 )
-def test_load_refuses(blob, code, version):
+def test_load_refuses(blob: Any, code: Any, version: Any) -> None:
     with pytest.raises(ContextDecodeError) as caught:
         Context.deserialize(blob)
     assert (caught.value.code, caught.value.version) == (code, version)
@@ -156,7 +157,7 @@ def test_load_refuses(blob, code, version):
     )
     | JSON
 )
-def test_load_gives_a_context_or_its_one_error(blob):
+def test_load_gives_a_context_or_its_one_error(blob: Any) -> None:
     try:
         ctx = Context.deserialize(blob)
     except ContextDecodeError:
@@ -166,8 +167,8 @@ def test_load_gives_a_context_or_its_one_error(blob):
 
 @pytest.mark.parametrize("levels", [100, 100_000])
 @pytest.mark.parametrize("place", ["blob", "version", "id", "events", "data", "messages", "deps", "content"])
-def test_load_of_bottomless_data_has_its_one_error(place, levels):
-    deep = []
+def test_load_of_bottomless_data_has_its_one_error(place: Any, levels: Any) -> None:
+    deep: list[Any] = []
     for _ in range(levels):
         deep = [deep]
     blob = {
@@ -184,7 +185,7 @@ def test_load_of_bottomless_data_has_its_one_error(place, levels):
         Context.deserialize(blob)
 
 
-def test_load_defaults():
+def test_load_defaults() -> None:
     ctx = Context.deserialize(dict.fromkeys(KEYS) | {"version": 2, "events": []})
     assert (ctx.needs_response, ctx.iteration, ctx.max_iterations, ctx.deps) == (False, 0, 10, {})
     assert len(ctx.id) == 16
@@ -192,11 +193,11 @@ def test_load_defaults():
     assert ctx.pubsub is None
 
 
-def test_load_takes_unreadable_start_for_none():
+def test_load_takes_unreadable_start_for_none() -> None:
     assert Context.deserialize({"version": 2, "events": [], "started_at": "once"}).started_at is None
 
 
-def test_load_of_a_mirrors_context_goes_on_where_the_log_stands():
+def test_load_of_a_mirrors_context_goes_on_where_the_log_stands() -> None:
     mirror = {
         "version": 2,
         "events": [
@@ -238,6 +239,6 @@ def test_load_of_a_mirrors_context_goes_on_where_the_log_stands():
     assert (again.log, again.log.next_seq) == (ctx.log, 12)
 
 
-def test_load_of_version_1_drops_empty_lists_of_calls():
+def test_load_of_version_1_drops_empty_lists_of_calls() -> None:
     blob = {"version": 1, "messages": [{"role": "user", "content": "a", "tool_calls": [], "whatever": 1}]}
     assert Context.deserialize(blob).messages[0].tool_calls is None

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 from hypothesis import given
 
@@ -11,7 +13,7 @@ TREE = {
 }
 
 
-def under_a(**rules):
+def under_a(**rules: Any) -> Any:
     return {"properties": {"a": rules}}
 
 
@@ -54,15 +56,15 @@ def under_a(**rules):
         ({"properties": {"a": {"$ref": "#/$defs/a~1b"}}, "$defs": {"a/b": {"type": "string"}}}, "x", 1),
     ],
 )
-def test_check(schema, good, bad):
+def test_check(schema: Any, good: Any, bad: Any) -> None:
     name = "node" if schema is TREE else "a"
     check_arguments(schema, {name: good})
     with pytest.raises(ValueError):
         check_arguments(schema, bad if schema == {"type": "object"} else {name: bad})
 
 
-def test_check_follows_references_as_deep_as_the_value():
-    node = {"n": 1}
+def test_check_follows_references_as_deep_as_the_value() -> None:
+    node: dict[str, Any] = {"n": 1}
     for _ in range(100):
         node = {"n": 1, "next": node}
     check_arguments(TREE, {"node": node})
@@ -71,24 +73,24 @@ def test_check_follows_references_as_deep_as_the_value():
 
 
 @pytest.mark.parametrize("ref", ["#/missing", "https://example.org/schema", "#/properties/a"])
-def test_check_refuses_a_reference_to_nowhere_or_itself(ref):
+def test_check_refuses_a_reference_to_nowhere_or_itself(ref: Any) -> None:
     with pytest.raises(ValueError):
         check_arguments(under_a(**{"$ref": ref}), {"a": 1})
 
 
-def test_check_names_the_place():
+def test_check_names_the_place() -> None:
     schema = under_a(items={"properties": {"k": {"type": "integer"}}})
     with pytest.raises(ValueError, match=r"^arguments\.a\[1\]\.k: expected integer, got string$"):
         check_arguments(schema, {"a": [{"k": 1}, {"k": "x"}]})
 
 
 @given(MAPS)
-def test_an_empty_schema_takes_every_map(arguments):
+def test_an_empty_schema_takes_every_map(arguments: Any) -> None:
     check_arguments({}, arguments)
 
 
 @given(JSON)
-def test_arguments_are_a_map(value):
+def test_arguments_are_a_map(value: Any) -> None:
     if not isinstance(value, dict):
         with pytest.raises(ValueError):
             check_arguments({}, value)

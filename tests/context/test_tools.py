@@ -1,5 +1,6 @@
 import asyncio
 import threading
+from typing import Any
 
 import pytest
 
@@ -13,8 +14,8 @@ RUN = RunContext.new({"db": 1})
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
 
-def gated(answer, **fields):
-    def handler(_request):
+def gated(answer: Any, **fields: Any) -> Any:
+    def handler(_request: Any) -> Any:
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -25,22 +26,22 @@ def gated(answer, **fields):
 class Probe:
     """A tool function that records its calls."""
 
-    def __init__(self, *outcomes):
+    def __init__(self, *outcomes: Any) -> None:
         self.outcomes = list(outcomes)
-        self.calls = []
+        self.calls: list[tuple[int, Any]] = []
 
-    async def __call__(self, run, arguments):
+    async def __call__(self, run: Any, arguments: Any) -> Any:
         self.calls.append((run.retry, arguments))
         outcome = self.outcomes.pop(0) if self.outcomes else arguments
         if isinstance(outcome, BaseException):
             raise outcome
         return outcome
 
-    def tool(self, **fields):
+    def tool(self, **fields: Any) -> Any:
         return Tool(name="probe", function=self, **fields)
 
 
-async def refused(tool, arguments, run):
+async def refused(tool: Any, arguments: Any, run: Any) -> Any:
     with pytest.raises(ToolError) as caught:
         await execute_tool(tool, arguments, run)
     return caught.value
@@ -49,10 +50,10 @@ async def refused(tool, arguments, run):
 # running
 
 
-async def test_a_plain_function_runs_in_a_thread_of_its_own():
+async def test_a_plain_function_runs_in_a_thread_of_its_own() -> None:
     threads = []
 
-    def work(arguments):
+    def work(arguments: Any) -> Any:
         threads.append(threading.get_ident())
         return arguments["n"] + 1
 
@@ -61,18 +62,18 @@ async def test_a_plain_function_runs_in_a_thread_of_its_own():
     assert threads != [threading.get_ident()]
 
 
-async def test_a_result_with_an_update_is_given_as_it_is():
+async def test_a_result_with_an_update_is_given_as_it_is() -> None:
     result = ToolResult(value=1, update=ContextUpdate().set("a", 1))
     assert await execute_tool(Probe(result).tool(), {}, RUN) is result
 
 
-async def test_exceptions_are_tried_again():
+async def test_exceptions_are_tried_again() -> None:
     probe = Probe(ValueError("a"), TimeoutError("the tool's own"), "done")
     assert await execute_tool(probe.tool(retries=2), {}, RUN) == ToolResult(value="done")
     assert [retry for retry, _ in probe.calls] == [0, 1, 2]
 
 
-async def test_the_last_exception_is_told():
+async def test_the_last_exception_is_told() -> None:
     last = ValueError("b")
     error = await refused(Probe(ValueError("a"), last).tool(), {}, RUN)
     assert (error.code, error.tool_name, error.attempt, error.original) == ("failed", "probe", 2, last)
@@ -80,14 +81,14 @@ async def test_the_last_exception_is_told():
     assert str(error) == "tool probe: failed after 2 attempts: b"
 
 
-async def test_a_returned_failure_is_final():
+async def test_a_returned_failure_is_final() -> None:
     probe = Probe(ToolFailure(reason="no such file"))
     error = await refused(probe.tool(retries=3), {}, RUN)
     assert (error.code, error.original, len(probe.calls)) == ("returned_error", "no such file", 1)
 
 
-async def test_a_timeout_is_final():
-    async def hang(_run, _arguments):
+async def test_a_timeout_is_final() -> None:
+    async def hang(_run: Any, _arguments: Any) -> None:
         await asyncio.Event().wait()
 
     error = await refused(Tool(name="t", function=hang, timeout=0.01, retries=3), {}, RUN)
@@ -95,8 +96,8 @@ async def test_a_timeout_is_final():
     assert (error.code, error.attempt, error.timeout) == ("timeout", 1, 0.01)
 
 
-async def test_a_tool_that_hides_its_timeout_still_timed_out():
-    async def stubborn(_run, _arguments):
+async def test_a_tool_that_hides_its_timeout_still_timed_out() -> None:
+    async def stubborn(_run: Any, _arguments: Any) -> None:
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
@@ -107,7 +108,7 @@ async def test_a_tool_that_hides_its_timeout_still_timed_out():
 
 
 @pytest.mark.parametrize("error", [ExecutionCancelled("stop"), asyncio.CancelledError()])
-async def test_a_cancellation_passes_through(error):
+async def test_a_cancellation_passes_through(error: Any) -> None:
     probe = Probe(error)
     with pytest.raises(type(error)):
         await execute_tool(probe.tool(retries=3), {}, RUN)
@@ -118,14 +119,15 @@ async def test_a_cancellation_passes_through(error):
 
 
 @pytest.mark.parametrize("arguments", [{}, {"n": "1"}, "text", None])
-async def test_wrong_arguments_never_run_nor_ask(arguments):
-    probe, asked = Probe(), []
+async def test_wrong_arguments_never_run_nor_ask(arguments: Any) -> None:
+    asked: list[Any] = []
+    probe = Probe()
     run = RunContext.new({}, approval_handler=asked.append)
     error = await refused(probe.tool(parameters=SCHEMA, requires_approval=True), arguments, run)
     assert (error.code, error.attempt, probe.calls, asked) == ("invalid_arguments", 0, [], [])
 
 
-async def test_edited_arguments_are_checked_again():
+async def test_edited_arguments_are_checked_again() -> None:
     probe = Probe()
     run = gated(Edit(arguments={"n": "x"}))
     error = await refused(probe.tool(parameters=SCHEMA, requires_approval=True), {"n": 1}, run)
@@ -135,10 +137,10 @@ async def test_edited_arguments_are_checked_again():
 # approval
 
 
-async def test_the_handler_sees_the_call():
+async def test_the_handler_sees_the_call() -> None:
     asked = []
 
-    async def handler(request):
+    async def handler(request: Any) -> Any:
         asked.append(request)
         return Approve()
 
@@ -147,10 +149,10 @@ async def test_the_handler_sees_the_call():
     assert asked == [ApprovalRequest(name="probe", id="c1", arguments={"n": 1}, tool=tool)]
 
 
-async def test_the_handler_is_asked_once_however_often_the_tool_runs():
+async def test_the_handler_is_asked_once_however_often_the_tool_runs() -> None:
     asked = []
 
-    def handler(request):
+    def handler(request: Any) -> Any:
         asked.append(request.name)
         return {"edit": {"n": 2}}
 
@@ -160,7 +162,7 @@ async def test_the_handler_is_asked_once_however_often_the_tool_runs():
     assert (result.value, asked) == ({"n": 2}, ["probe"])
 
 
-async def test_a_gated_run_is_not_asked():
+async def test_a_gated_run_is_not_asked() -> None:
     probe = Probe()
     assert await execute_tool(probe.tool(requires_approval=True), {}, RunContext.new({}, approval_gated=True))
     assert await execute_tool(probe.tool(requires_approval=True), {}, gated(Reject(), approval_gated=True))
@@ -170,19 +172,19 @@ async def test_a_gated_run_is_not_asked():
     ("answer", "warns"),
     [(Reject(), False), ("reject", False), ("yes", True), (None, True), ({"edit": 5}, True), (RuntimeError(), True)],
 )
-async def test_anything_but_a_yes_is_a_no(answer, warns, caplog):
+async def test_anything_but_a_yes_is_a_no(answer: Any, warns: Any, caplog: Any) -> None:
     probe = Probe()
     error = await refused(probe.tool(requires_approval=True), {}, gated(answer))
     assert (error.code, probe.calls, bool(caplog.records)) == ("approval_rejected", [], warns)
 
 
-async def test_without_a_handler_the_tool_is_refused(caplog):
+async def test_without_a_handler_the_tool_is_refused(caplog: Any) -> None:
     probe = Probe()
     error = await refused(probe.tool(requires_approval=True), {}, RunContext.new({}))
     assert (error.code, probe.calls, len(caplog.records)) == ("approval_required", [], 1)
 
 
-async def test_a_cancellation_while_asking_passes_through():
+async def test_a_cancellation_while_asking_passes_through() -> None:
     with pytest.raises(ExecutionCancelled):
         await execute_tool(Probe().tool(requires_approval=True), {}, gated(ExecutionCancelled("stop")))
 
@@ -191,7 +193,7 @@ async def test_a_cancellation_while_asking_passes_through():
 
 
 @pytest.mark.parametrize("answer", [None, True, "ok"])
-def test_these_answers_let_the_run_go_on(answer):
+def test_these_answers_let_the_run_go_on(answer: Any) -> None:
     check_cancellation(Context.new(cancellation_check=lambda: answer))
     check_cancellation(Context.new())
 
@@ -200,15 +202,15 @@ def test_these_answers_let_the_run_go_on(answer):
     ("answer", "reason"),
     [("stop", "stop"), (ValueError("x"), "x"), (False, "cancelled"), (ExecutionCancelled("y"), "y")],
 )
-def test_these_answers_cancel(answer, reason):
+def test_these_answers_cancel(answer: Any, reason: Any) -> None:
     with pytest.raises(ExecutionCancelled) as caught:
         check_cancellation(Context.new(cancellation_check=lambda: answer))
     assert caught.value.reason == reason
 
 
 @pytest.mark.parametrize("error", [ExecutionCancelled("x"), KeyError("x")])
-def test_what_the_check_raises_passes_through(error):
-    def check():
+def test_what_the_check_raises_passes_through(error: Any) -> None:
+    def check() -> None:
         raise error
 
     with pytest.raises(type(error)) as caught:

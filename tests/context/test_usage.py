@@ -1,4 +1,5 @@
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,34 +11,34 @@ USAGES = st.builds(Usage, **{name: st.integers(0, 10**6) for name in Usage.__str
 
 
 @given(USAGES, USAGES, USAGES)
-def test_add_is_commutative_associative_and_has_a_zero(a, b, c):
+def test_add_is_commutative_associative_and_has_a_zero(a: Any, b: Any, c: Any) -> None:
     assert a + b == b + a
     assert (a + b) + c == a + (b + c)
     assert a + Usage() == a
 
 
 @given(USAGES)
-def test_from_mapping_reads_what_to_dict_wrote(usage):
+def test_from_mapping_reads_what_to_dict_wrote(usage: Any) -> None:
     assert Usage.from_mapping(usage.to_dict()) == usage
 
 
-def test_add_never_derives_the_total():
+def test_add_never_derives_the_total() -> None:
     assert (Usage(input_tokens=10, output_tokens=5) + Usage(total_tokens=2)).total_tokens == 2
     with pytest.raises(TypeError):
-        Usage() + 1
+        Usage() + 1  # type: ignore[operator]
 
 
-def test_from_mapping_takes_missing_and_null_for_zero_and_ignores_the_rest():
+def test_from_mapping_takes_missing_and_null_for_zero_and_ignores_the_rest() -> None:
     assert Usage.from_mapping({"requests": None, "tool_calls": 2, "x": "y"}) == Usage(tool_calls=2)
 
 
 @pytest.mark.parametrize("value", ["5", 1.5, True, []])
-def test_from_mapping_refuses_other_counters(value):
+def test_from_mapping_refuses_other_counters(value: Any) -> None:
     with pytest.raises(TypeError):
         Usage.from_mapping({"requests": value})
 
 
-def test_from_openai_reads_both_forms_as_map_and_object():
+def test_from_openai_reads_both_forms_as_map_and_object() -> None:
     chat = {
         "prompt_tokens": 10,
         "completion_tokens": 5,
@@ -54,6 +55,6 @@ def test_from_openai_reads_both_forms_as_map_and_object():
     assert Usage.from_openai(None) == Usage(requests=1)
 
 
-def test_counting_up():
+def test_counting_up() -> None:
     usage = Usage().inc_requests().inc_tool_calls(2).add_tokens(input=3, output=4)
     assert usage == Usage(requests=1, tool_calls=2, input_tokens=3, output_tokens=4, total_tokens=7)
