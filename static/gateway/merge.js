@@ -6,11 +6,6 @@ import { id, index, integer, object, text } from './fields.js';
 /** A merged text grows no further, so that an event stays below the 120 KiB of PROTOCOL.md 4.4. */
 const MAX_MERGED_CODE_POINTS = 16384;
 
-/** @param {unknown} value */
-function isNameOrNone(value) {
-  return value === '' || id(value) !== null;
-}
-
 /** Of each field that a delta may have: whether a value is of its kind. @type {Map<string, (value: unknown) => boolean>} */
 const KINDS = new Map([
   ['type', (value) => text(value) !== null],
@@ -23,8 +18,8 @@ const KINDS = new Map([
 const TOOL_CALL_KINDS = new Map([
   ...KINDS,
   ['index', (value) => index(value) !== null],
-  ['id', isNameOrNone],
-  ['name', isNameOrNone],
+  ['id', (value) => value === '' || id(value) !== null],
+  ['name', (value) => text(value) !== null],
 ]);
 
 /** @param {Record<string, any>} event */

@@ -261,7 +261,7 @@ export class Mirror {
       calls.push(call);
     }
     call.id = id(event.id) ?? call.id;
-    call.name = id(event.name) ?? call.name;
+    call.name = text(event.name) || call.name;
     call.text += text(event.text) ?? '';
   }
 
