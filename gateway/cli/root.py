@@ -4,7 +4,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -34,6 +34,13 @@ class Commands(click.Group):
         command: click.Command = importlib.import_module(f"gateway.cli.{cmd_name}").command
         return command
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; Ctrl-C ends it without a word."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            return INTERRUPTED
+
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
 @click.version_option(__version__, prog_name="gateway")
@@ -49,8 +56,6 @@ def run(arguments: Sequence[str]) -> int:
     try:
         code = root.main(list(arguments), prog_name="gateway", standalone_mode=False)
         sys.stdout.flush()
-    except click.Abort:
-        return INTERRUPTED
     except BrokenPipeError:
         # The reader of our output has gone, which is its right; the interpreter's own flush at exit must not fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,7 +1,7 @@
 """``gateway tail``."""
 
 import asyncio
-import sys
+import os
 from typing import Literal, TypeAlias
 
 import click
@@ -76,15 +76,15 @@ async def _tail(gateway: Client, topic: Topic, *, as_json: bool, beginning: _Beg
             return
         async for update in gateway.subscribe(topic, since=since, mirror=False):
             if as_json:
-                _write(_line(update) + b"\n")
+                _print(_line(update) + "\n")
             else:
-                _write(transcript.show(update).encode())
+                _print(transcript.show(update))
             if not follow and (update.position.epoch != top.epoch or update.position.offset >= top.offset):
                 break
-    _write(transcript.end().encode())
+    _print(transcript.end())
 
 
-def _line(update: Update) -> bytes:
+def _line(update: Update) -> str:
     data = {"type": "snapshot", **update.data} if update.snapshot else update.data
     line = {
         "topic": update.topic,
@@ -94,9 +94,9 @@ def _line(update: Update) -> bytes:
     }
     if update.first != update.position.offset:
         line["from"] = update.first
-    return msgspec.json.encode(line)
+    return msgspec.json.encode(line).decode()
 
 
-def _write(data: bytes) -> None:
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
+def _print(text: str) -> None:
+    # Without colours where it is no terminal, or where the user wants none (no-color.org).
+    click.echo(text, nl=False, color=False if os.environ.get("NO_COLOR") else None)

@@ -85,7 +85,7 @@ class Transcript:
                 where = " (at the provider)" if event.get("server") else ""
                 return click.style(f"⚙ {_clean(event.get('name'))}{where} ", fg="cyan") + _short(event.get("arguments"))
             case "tool_result":
-                failed = bool((event.get("metadata") or {}).get("error"))
+                failed = bool(_metadata(event).get("error"))
                 name = click.style(f"= {_clean(event.get('name'))} ", fg="red" if failed else "cyan")
                 return name + _short(event.get("content"))
             case "log":
@@ -127,7 +127,7 @@ class Transcript:
         if "tool_call_delta" not in streamed:
             calls = event.get("tool_calls")
             lines += [_call(call) for call in calls if isinstance(call, Mapping)] if isinstance(calls, list) else []
-        if (event.get("metadata") or {}).get("interrupted"):
+        if _metadata(event).get("interrupted"):
             lines.append(click.style("(interrupted)", fg="yellow"))
         return "\n".join(lines)
 
@@ -157,6 +157,11 @@ def _call(call: Mapping[str, Any]) -> str:
 
 def _rule(text: str, *, fg: str | None = None) -> str:
     return click.style(f"── {text} ──", fg=fg, bold=fg is not None, dim=fg is None)
+
+
+def _metadata(event: Mapping[str, Any]) -> Mapping[str, Any]:
+    metadata = event.get("metadata")
+    return metadata if isinstance(metadata, Mapping) else {}
 
 
 def _run(event: Mapping[str, Any]) -> str:

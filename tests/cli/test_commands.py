@@ -1,0 +1,193 @@
+"""`tail`, `publish`, `send`, `topics`: against a server whose every answer the test gives."""
+
+import asyncio
+import json
+import signal
+import subprocess
+from collections.abc import AsyncIterator
+
+import pytest_asyncio
+
+from gateway.mirror import Mirror
+from tests.e2e.processes import GATEWAY, Process
+from tests.protocol_server import ProtocolServer, delta, protocol_server
+
+EPOCH = "aB3dE6gH"
+
+
+@pytest_asyncio.fixture
+async def server() -> AsyncIterator[ProtocolServer]:
+    async with protocol_server() as serving:
+        yield serving
+
+
+async def start(server: ProtocolServer, *arguments: str) -> Process:
+    return await Process.start(*arguments, GATEWAY_URL=server.url)
+
+
+# topics, publish, send
+
+
+async def test_topics_prints_one_a_line(server: ProtocolServer) -> None:
+    process = await start(server, "topics", "--json")
+    command = await server.command("rpc")
+    assert command.body == {"method": "topics", "data": {}}
+    await command.reply({"data": {"topics": [{"topic": "b", "at": 2}, {"topic": "a", "at": 1}]}})
+    assert await process.end() == (0, '{"topic":"b","at":2}\n{"topic":"a","at":1}\n', "")
+
+
+async def test_topics_for_people_names_the_time(server: ProtocolServer) -> None:
+    process = await start(server, "topics")
+    await (await server.command("rpc")).reply({"data": {"topics": [{"topic": "chat:1", "at": 1790000000000}]}})
+    code, out, _ = await process.end()
+    assert code == 0
+    assert out.startswith("chat:1  2026-09-")
+
+
+async def test_publish_sends_the_event(server: ProtocolServer) -> None:
+    process = await start(server, "publish", "t", '{"type":"note","text":"ä"}')
+    command = await server.command("publish")
+    assert command.body == {"channel": "t", "data": {"type": "note", "text": "ä"}}
+    await command.reply({})
+    assert await process.end() == (0, "", "")
+
+
+async def test_publish_refused_is_one_line_and_1(server: ProtocolServer) -> None:
+    process = await start(server, "publish", "t", "{}")
+    await (await server.command("publish")).refuse(103)
+    assert await process.end() == (1, "", "gateway: 103: no\n")
+
+
+async def test_send_prints_the_waiting_messages_id(server: ProtocolServer) -> None:
+    process = await start(server, "send", "t", "hello", "--id", "mine", "--token", "secret")
+    command = await server.command("rpc")
+    assert command.body == {"method": "send", "data": {"topic": "t", "content": "hello", "id": "mine"}}
+    assert server.connected == [{"token": "secret"}]
+    await command.reply({"data": {"message": "m1", "offset": 1, "epoch": EPOCH}})
+    assert await process.end() == (0, "m1\n", "")
+
+
+# tail
+
+
+async def test_tail_prints_events_from_now_on(server: ProtocolServer) -> None:
+    process = await start(server, "tail", "t", "--json")
+    command = await server.command("subscribe")
+    assert command.body == {"channel": "t"}
+    await command.reply({"epoch": EPOCH, "offset": 4})
+    await command.push(delta(5, "ä"), delta(8, "b", first=6))
+    assert json.loads(await process.line()) == {
+        "topic": "t",
+        "epoch": EPOCH,
+        "offset": 5,
+        "data": {"type": "agent_delta", "run": "r", "message": "m", "text": "ä"},
+    }
+    assert json.loads(await process.line()) | {"data": None} == {
+        "topic": "t",
+        "epoch": EPOCH,
+        "offset": 8,
+        "from": 6,
+        "data": None,
+    }
+    process.kill(signal.SIGINT)
+    assert await process.end() == (130, "", "")
+
+
+async def test_tail_follows_across_a_restart(server: ProtocolServer) -> None:
+    process = await start(server, "tail", "t", "--json")
+    command = await server.command("subscribe")
+    await command.reply({"epoch": EPOCH, "offset": 0})
+    await command.push(delta(1))
+    assert json.loads(await process.line())["offset"] == 1
+    await command.close(1012)
+    again = await server.command("subscribe")
+    assert (again.body["epoch"], again.body["offset"]) == (EPOCH, 1)
+    await again.reply({"recovered": True, "epoch": EPOCH, "offset": 2, "publications": [delta(2)]})
+    assert json.loads(await process.line())["offset"] == 2
+    await process.stop()
+
+
+async def test_tail_without_following_ends_at_the_top(server: ProtocolServer) -> None:
+    process = await start(server, "tail", "t", "--json", "--no-follow")
+    await (await server.command("history")).reply({"publications": [], "epoch": EPOCH, "offset": 2})
+    command = await server.command("subscribe")
+    assert command.body == {"channel": "t", "recover": True}
+    await command.reply({"recovered": True, "epoch": EPOCH, "offset": 1, "publications": [delta(1)]})
+    await command.push(delta(2), delta(3))
+    code, out, err = await process.end()
+    assert (code, err) == (0, "")
+    assert [json.loads(line)["offset"] for line in out.splitlines()] == [1, 2]
+
+
+async def test_tail_without_following_on_an_empty_topic_ends_at_once(server: ProtocolServer) -> None:
+    process = await start(server, "tail", "t", "--no-follow")
+    await (await server.command("history")).reply({"publications": [], "epoch": "", "offset": 0})
+    assert await process.end() == (0, "", "")
+
+
+async def test_tail_from_an_offset_asks_for_what_follows(server: ProtocolServer) -> None:
+    process = await start(server, "tail", "t", "--json", "--from", "7")
+    await (await server.command("history")).reply({"publications": [], "epoch": EPOCH, "offset": 9})
+    command = await server.command("subscribe")
+    assert command.body == {"channel": "t", "recover": True, "epoch": EPOCH, "offset": 7}
+    await process.stop()
+
+
+async def test_tail_from_a_position_asks_for_what_follows(server: ProtocolServer) -> None:
+    process = await start(server, "tail", "t", "--json", "--from", "ZZZZZZZZ:7")
+    command = await server.command("subscribe")
+    assert command.body == {"channel": "t", "recover": True, "epoch": "ZZZZZZZZ", "offset": 7}
+    await process.stop()
+
+
+async def test_tail_of_a_trimmed_topic_begins_with_its_snapshot(server: ProtocolServer) -> None:
+    process = await start(server, "tail", "t", "--json", "--from", "start")
+    await (await server.command("subscribe")).reply({"recovered": False, "epoch": EPOCH, "offset": 9})
+    await server.command("unsubscribe")
+    command = await server.command("subscribe")
+    snapshot = Mirror("t", EPOCH, 9).snapshot()
+    await command.reply({"epoch": EPOCH, "offset": 9, "data": {"snapshot": dict(snapshot)}})
+    assert json.loads(await process.line()) == {
+        "topic": "t",
+        "epoch": EPOCH,
+        "offset": 9,
+        "data": {"type": "snapshot", **snapshot},
+    }
+    await server.command("unsubscribe")
+    command = await server.command("subscribe")
+    assert command.body == {"channel": "t", "recover": True, "epoch": EPOCH, "offset": 9}
+    await process.stop()
+
+
+async def test_tail_for_people_streams_within_the_line(server: ProtocolServer) -> None:
+    process = await start(server, "tail", "t")
+    command = await server.command("subscribe")
+    await command.reply({"epoch": EPOCH, "offset": 0})
+    await command.push(delta(1, "Hel"), delta(2, "lo"), {"offset": 3, "data": {"type": "x"}})
+    assert await process.line() == "Hello\n"
+    assert await process.line() == "x \n"
+    await process.stop()
+
+
+async def test_tail_refused_is_one_line_and_1(server: ProtocolServer) -> None:
+    process = await start(server, "tail", "t")
+    await (await server.command("subscribe")).close(3507, "permission denied")
+    assert await process.end() == (1, "", "gateway: 3507: permission denied\n")
+
+
+async def test_tail_into_a_pipe_that_closes_ends_quietly(server: ProtocolServer) -> None:
+    tail = await asyncio.create_subprocess_shell(
+        f"{' '.join(GATEWAY)} tail t --json --url {server.url} | head -n 1",
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    command = await server.command("subscribe")
+    await command.reply({"epoch": EPOCH, "offset": 0})
+    await command.push(delta(1))
+    assert tail.stdout is not None
+    assert await tail.stdout.readline()
+    await command.push(delta(2))
+    await command.push(delta(3))
+    await command.connection.wait_closed()
+    out, err = await tail.communicate()
+    assert (out, err) == (b"", b"")
