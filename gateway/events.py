@@ -252,17 +252,17 @@ class RequestHeader(_Bookkeeping, frozen=True, kw_only=True, tag="request_header
     """What a model request was made with."""
 
 
-class UsageReport(_Event, frozen=True, kw_only=True, tag="usage", omit_defaults=False):
-    """The counters of one model call so far; the last ones count."""
+class UsageReport(_Event, frozen=True, kw_only=True, tag="usage"):
+    """The counters of one model call so far, all seven; the last ones count."""
 
     call: str
-    requests: int = 0
-    tool_calls: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    total_tokens: int = 0
-    cache_creation_input_tokens: int = 0
-    cache_read_input_tokens: int = 0
+    requests: int
+    tool_calls: int
+    input_tokens: int
+    output_tokens: int
+    total_tokens: int
+    cache_creation_input_tokens: int
+    cache_read_input_tokens: int
 
 
 class LogLine(_Event, frozen=True, kw_only=True, tag="log"):

@@ -61,17 +61,20 @@ def complete(state: dict[str, Any], base: dict[str, Any]) -> dict[str, Any]:
 
 def canonical(value: Any) -> str:
     """Write a value so that two texts are equal where the values are (PROTOCOL.md 5.7): 1 is 1.0, true is not 1."""
-    return json.dumps(_integral(value), sort_keys=True)
+    return json.dumps(_numbers_alike(value), sort_keys=True)
 
 
-def _integral(value: Any) -> Any:
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
+def _numbers_alike(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _integral(item) for key, item in value.items()}
+        return {key: _numbers_alike(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_integral(item) for item in value]
-    return value
+        return [_numbers_alike(item) for item in value]
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return value
+    # Beyond 2^53 a browser writes the shortest digits that read back as the same number, not the exact ones.
+    if abs(value) > 2**53:
+        return float(value)
+    return int(value) if value == int(value) else value
 
 
 @cache
