@@ -131,10 +131,47 @@ def test_every_log_keeps_its_value_however_others_branch_from_it(steps: Any) -> 
 def test_appending_shares_the_list_and_an_outgrown_log_copies_it() -> None:
     base = grown([("user_message", None)] * 3)
     child = base.append("user_message", {})
-    assert child._events is base._events
     other = base.append("turn_start", {})
+    assert child._events is base._events
     assert other._events is not base._events
+    assert child.append("user_message", {})._events is child._events
     assert [len(log) for log in (base, child, other)] == [3, 4, 4]
+
+
+def test_reading_shares_the_list_and_an_outgrown_fold_copies_it() -> None:
+    base = grown([("user_message", None)] * 3)
+    fold = base.fold()
+    child = base.append("user_message", {})
+    assert child.fold()._lines is fold._lines
+    other = base.append("user_message", {})
+    assert other.fold()._lines is not fold._lines
+    grandchild = child.append("user_message", {})
+    assert grandchild.fold()._lines is fold._lines
+
+
+class OvertakenList(list[Any]):
+    """A shared list to which another thread appends first, every time."""
+
+    def append(self, item: Any) -> None:
+        super().append("of another thread")
+        super().append(item)
+
+
+def test_append_that_another_thread_overtakes_keeps_its_own_event() -> None:
+    base = grown([("user_message", None)])
+    base._events = OvertakenList(base._events)
+    log = base.append("user_message", {"content": "mine"})
+    assert contents(log) == ["event 0", "mine"]
+    assert contents(base) == ["event 0"]
+
+
+def test_read_that_another_thread_overtakes_keeps_its_own_message() -> None:
+    base = grown([("user_message", None)])
+    fold = base.fold()
+    fold._lines = OvertakenList(fold._lines)
+    log = grown([("user_message", None)] * 2, base)
+    assert contents(log) == ["event 0", "event 1", "event 2"]
+    assert contents(base) == ["event 0"]
 
 
 def test_threads_that_append_to_one_log_each_get_their_own() -> None:
