@@ -11,7 +11,10 @@ from gateway.context.messages import Message, ToolCall
 from gateway.errors import EventRefusedError
 from gateway.types import new_id
 
-__all__ = ["OpenMessage", "OpenMessages", "in_text", "sealed", "whole"]
+__all__ = ["ID_PATTERN", "OpenMessage", "OpenMessages", "in_text", "sealed", "whole"]
+
+ID_PATTERN = re.compile(r"[!-~]{1,1000}\Z")
+"""What the store takes as the id of a run or a message."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -134,8 +137,8 @@ class OpenMessages:
         if opened is None:
             if name in self._closed:
                 raise EventRefusedError(f"message {name!r:.80} has ended; nothing can be added to it")
-            if any(character.isspace() for character in name):
-                raise EventRefusedError(f"expected a message id without white space, got {name!r:.80}")
+            if not ID_PATTERN.match(name):
+                raise EventRefusedError(f"expected a message id of visible ASCII characters, got {name!r:.80}")
             opened = self._open[name] = OpenMessage(name)
         return opened
 

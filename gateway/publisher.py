@@ -14,6 +14,7 @@ from gateway.codec import encode_event
 from gateway.context.context import Context
 from gateway.errors import ContextTooLargeError, PublishError, TopicBusyError
 from gateway.event_types import check_publishable
+from gateway.open_message import ID_PATTERN
 from gateway.patience import Patience
 from gateway.recorder import lost_event
 from gateway.run import Run
@@ -109,7 +110,7 @@ class Publisher:
             topic: Where; a topic has one run at a time.
             agent: The agent's name.
             model: The model's name; None leaves it open.
-            run_id: The run's id, without white space; None draws one.
+            run_id: The run's id, visible ASCII characters; None draws one.
             parent: The run that started it; None for none.
             input: What it was asked, as text for people; None for nothing.
             max_iterations: Model requests it may make; None keeps the context's bound.
@@ -262,6 +263,6 @@ class Publisher:
 
 
 def _checked_id(text: str) -> str:
-    if not text or any(character.isspace() for character in text):
-        raise ValueError(f"expected an id without white space, got {text!r:.80}")
+    if not ID_PATTERN.match(text):
+        raise ValueError(f"expected an id of visible ASCII characters, got {text!r:.80}")
     return text

@@ -130,8 +130,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
                 interrupted=True,
             )
             out += seal(recorder, message, at=at, message_id=opened["message"], run=opened["run"])
-        out += recorder.record(recorder.context.patch_dangling_tool_calls(), at=at)[0]
-        after = self._continued(recorder.context, context)
+        after = self._continued(recorder.context.patch_dangling_tool_calls(), context)
         out += recorder.record(after, at=at)[0]
         if taken is None:
             return recorder, Group(entries=out, log=recorder.step_since(mark))
