@@ -6,7 +6,7 @@ import logging
 import random
 from asyncio import FIRST_COMPLETED
 from collections.abc import AsyncIterator, Callable, Iterable
-from typing import Any
+from typing import Any, cast
 
 import hiredis
 
@@ -120,6 +120,9 @@ class RedisLink:
                     if missing:
                         missing = False
                         self._listener.restored()
+                    for channel in self._wanted:
+                        if ear.hears(channel):
+                            self._acknowledged(channel)
                     await ear.watch(ping_after=self._ping_after)
             except BrokerUnavailableError as error:
                 logger.warning("hearing nothing: %s", error)
@@ -149,7 +152,8 @@ class RedisLink:
                     self._wanted[channel] = loop.create_future()
 
     def _acknowledged(self, channel: str) -> None:
-        acknowledged = self._wanted.get(channel)
+        # Of a new connection nothing counts before it hears everything: then the link is up.
+        acknowledged = self._wanted.get(channel) if self._up else None
         if acknowledged is not None and not acknowledged.done():
             acknowledged.set_result(None)
 
@@ -194,6 +198,11 @@ class _Ear(asyncio.Protocol):
         """Take a channel back."""
         self._names.pop(channel.encode(), None)
         self._write(packed("UNSUBSCRIBE", channel))
+
+    def hears(self, channel: str) -> bool:
+        """Whether a channel was asked for and every asking is acknowledged."""
+        encoded = channel.encode()
+        return encoded in self._names and encoded not in self._asked
 
     async def settle(self) -> None:
         """Wait until the server has acknowledged all that was asked so far, and answers.
@@ -249,8 +258,8 @@ class _Ear(asyncio.Protocol):
     # What asyncio calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101  # for the type checker
-        self._transport = transport
+        # Not an isinstance check: uvloop's transports are not derived from asyncio's.
+        self._transport = cast("asyncio.Transport", transport)
         self._write(b"".join(packed(*command) for command in self._server.greeting))
 
     def data_received(self, data: bytes) -> None:

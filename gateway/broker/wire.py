@@ -11,7 +11,7 @@ import ssl
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import hiredis
 from redis.asyncio.connection import RedisSSLContext, parse_url
@@ -66,6 +66,8 @@ class Server:
             self.greeting.append(("AUTH", user, password) if user else ("AUTH", password))
         if database := int(options.get("db", 0)):
             self.greeting.append(("SELECT", database))
+        self.wires: set[Wire] = set()
+        """The open ones."""
         self._tls = _tls(options) if url.startswith("rediss:") else None
 
     async def open(self, factory: Callable[[], ProtocolT]) -> ProtocolT:
@@ -241,17 +243,17 @@ class Wire(asyncio.Protocol):
         if passing is None:
             return BrokerError(f"Redis at {self.server.name} answered: {text}")
         if passing[1] == "READONLY":
-            # It was a master at the connect: what is known of it is no longer true.
-            self.close()
+            # It was a master at the connect: what every connection knows of it is no longer true.
+            for wire in tuple(self.server.wires):
+                wire.close()
         return BrokerUnavailableError(f"Redis at {self.server.name} answered: {text}")
 
     # What asyncio calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101  # for the type checker
-        self._transport = transport
-        if self.closed:
-            transport.abort()
+        # Not an isinstance check: uvloop's transports are not derived from asyncio's.
+        self._transport = cast("asyncio.Transport", transport)
+        self.server.wires.add(self)
 
     def data_received(self, data: bytes) -> None:
         self._heard = self._loop.time()
@@ -284,6 +286,7 @@ class Wire(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
+        self.server.wires.discard(self)
         if self._timer is not None:
             self._timer.cancel()
         for future, _ in self._due:

@@ -1,0 +1,21 @@
+"""The scripts as text."""
+
+import re
+
+import pytest
+
+from gateway.broker.scripts import SCRIPTS, Script
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
+def test_script_holds_the_shared_rules_once(script: Script) -> None:
+    source = script.source.decode()
+    assert source.count("local function continues(") == 1
+    assert "@state\n" not in source.replace("says @state.", "")
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
+def test_script_names_no_key_of_its_own(script: Script) -> None:
+    """Every key comes in as KEYS: on a cluster another one would work by luck only."""
+    for command, key in re.findall(r"call\('([A-Z]+)', ([^,)]+)", script.source.decode()):
+        assert re.fullmatch(r"KEYS\[\w+\]|state|events|open|key", key), (command, key)
