@@ -1,0 +1,78 @@
+import { button, copyButton, el, icon, svg } from './dom.js';
+
+/** What stands in place of the conversation where there is none. */
+
+/**
+ * @param {string} language
+ * @param {string} text
+ */
+function example(language, text) {
+  return el('div', { class: 'code' }, el('div', { class: 'code-head' }, el('span', { class: 'grow' }, language), copyButton(() => text, { label: `Copy ${language}`, text: 'Copy' })), el('pre', { tabindex: 0 }, text));
+}
+
+/**
+ * No event yet: one next step, with the lines that do it.
+ * @param {string} topic
+ */
+export function firstRun(topic) {
+  const art = svg(
+    'svg',
+    { class: 'art', viewBox: '0 0 120 56', fill: 'none', 'aria-hidden': 'true' },
+    svg('path', { d: 'M22 4v48', class: 's-line', 'stroke-width': 2 }),
+    svg('circle', { cx: 22, cy: 10, r: 5, class: 'f-tool' }),
+    svg('circle', { cx: 22, cy: 28, r: 5, class: 'f-think' }),
+    svg('circle', { cx: 22, cy: 46, r: 5, class: 'f-live' }),
+    ...[
+      [10, 62],
+      [28, 44],
+      [46, 72],
+    ].map(([y, width]) => svg('rect', { x: 38, y: y - 3, width, height: 6, rx: 3, class: 'f-hover' })),
+  );
+  const python = [
+    'import asyncio',
+    'from gateway import Publisher',
+    '',
+    'async def main():',
+    '    async with Publisher() as publisher:',
+    `        async with publisher.run(${JSON.stringify(topic)}, agent="hello") as run:`,
+    '            for word in "Hello from *Python*".split(" "):',
+    '                await run.delta(word + " ")',
+    '                await asyncio.sleep(0.2)',
+    '',
+    'asyncio.run(main())',
+  ].join('\n');
+  return el(
+    'div',
+    { class: 'empty' },
+    art,
+    el('h2', {}, 'No agent has spoken here yet'),
+    el('p', {}, 'Run these lines, with the Redis URL that the gateway printed. It appears here with its first event.'),
+    example('shell', 'export GATEWAY_REDIS_URL=redis://…'),
+    example('python', python),
+    el('p', {}, 'Or write a message below for an agent that listens. One that is already written:'),
+    example('shell', 'gateway agent'),
+  );
+}
+
+/** Subscribed, nothing has come. */
+export function loading() {
+  return el('div', { class: 'empty wide', 'aria-busy': 'true', 'aria-label': 'Loading the conversation' }, ...['w1', 'w2', 'w3', 'w1', 'w4'].map((width) => el('div', { class: `skeleton ${width}` })));
+}
+
+/**
+ * @param {string} topic
+ * @param {{code: number, message: string}|null} error
+ */
+export function denied(topic, error) {
+  if (error?.code === 102) {
+    return el('div', { class: 'empty' }, el('h2', {}, 'No such chat'), el('p', {}, 'The link may be cut short.'), el('a', { class: 'btn small', href: './' }, 'New chat'));
+  }
+  return el(
+    'div',
+    { class: 'empty' },
+    icon('key', 'i-l quiet'),
+    el('h2', {}, 'You cannot read this chat'),
+    el('p', {}, 'Your access does not include ', el('code', { class: 'mono' }, topic), error === null ? '.' : `: ${error.message}.`),
+    button({ label: 'Try again', text: 'Try again', style: 'small', press: () => location.reload() }),
+  );
+}

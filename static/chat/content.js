@@ -1,0 +1,61 @@
+/** The content of a message as text. Pure. */
+
+/**
+ * @param {unknown} value
+ * @returns {Record<string, any>}
+ */
+export function record(value) {
+  return typeof value === 'object' && value !== null && !Array.isArray(value) ? value : {};
+}
+
+/**
+ * @param {unknown} value
+ * @returns {string|null} null where it is no text, or empty
+ */
+export function textOrNull(value) {
+  return typeof value === 'string' && value !== '' ? value : null;
+}
+
+/**
+ * @param {unknown} content - text, a list of content parts, or nothing
+ * @returns {{text: string, thinking: string, attachments: string[]}} attachments by the words that name them
+ */
+export function readContent(content) {
+  if (typeof content === 'string') return { text: content, thinking: '', attachments: [] };
+  if (content === null || content === undefined) return { text: '', thinking: '', attachments: [] };
+  if (!Array.isArray(content)) return { text: asText(content), thinking: '', attachments: [] };
+  /** @type {string[]} */
+  const [texts, thoughts, attachments] = [[], [], []].map((list) => /** @type {any} */ (list));
+  for (const item of content) {
+    if (typeof item === 'string') {
+      texts.push(item);
+      continue;
+    }
+    const part = record(item);
+    const type = textOrNull(part.type) ?? 'part';
+    if (type === 'text') texts.push(textOrNull(part.text) ?? '');
+    else if (type === 'thinking') thoughts.push(textOrNull(part.text) ?? '');
+    else attachments.push([type.replace(/_.*$/, ''), textOrNull(part.filename) ?? textOrNull(part.media_type)].filter(Boolean).join(', '));
+  }
+  return { text: texts.join('\n\n'), thinking: thoughts.join('\n\n'), attachments };
+}
+
+/**
+ * A value as text: JSON where it is no text already.
+ * @param {unknown} value
+ */
+export function asText(value) {
+  if (typeof value === 'string') return value;
+  if (value === null || value === undefined) return '';
+  return JSON.stringify(value);
+}
+
+/**
+ * Who did something, as the gateway named them.
+ * @param {unknown} by
+ * @returns {string|null} null where nobody is named
+ */
+export function person(by) {
+  const fields = record(by);
+  return textOrNull(by) ?? textOrNull(fields.name) ?? textOrNull(fields.id);
+}

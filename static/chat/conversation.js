@@ -1,0 +1,162 @@
+import { setChildren } from './dom.js';
+import { EndView, NoteView, StartView, SubView } from './entries/lines.js';
+import { TextView } from './entries/text.js';
+import { ThinkView } from './entries/think.js';
+import { ToolView } from './entries/tool.js';
+import { UserView } from './entries/user.js';
+import { same } from './thread.js';
+
+/** @typedef {import('./entries/entry.js').EntryView} EntryView */
+
+/** @type {Map<string, new (page: import('./entries/entry.js').Page) => EntryView>} */
+const VIEWS = new Map([
+  ['user', UserView],
+  ['think', ThinkView],
+  ['text', TextView],
+  ['tool', ToolView],
+  ['note', NoteView],
+  ['sub', SubView],
+  ['start', StartView],
+  ['end', EndView],
+].map(([kind, view]) => [/** @type {string} */ (kind), /** @type {any} */ (view)]));
+
+/** The entries of the conversation on the page. A part of the painter. */
+export class Conversation {
+  /** Messages and calls that came while the reader was elsewhere. */
+  unseen = 0;
+  #lane;
+  #thread;
+  #mirror;
+  #page;
+  #following;
+  /** Own messages on their way, as entries. @type {() => any[]} */
+  #pending;
+  /** @type {Map<string, EntryView>} */
+  #views = new Map();
+  /** In order. @type {EntryView[]} */
+  #order = [];
+  #outgoing = true;
+  #filled = false;
+
+  /**
+   * @param {object} options
+   * @param {HTMLElement} options.lane
+   * @param {import('./thread.js').Thread} options.thread
+   * @param {() => any} options.mirror
+   * @param {import('./entries/entry.js').Page} options.page
+   * @param {() => boolean} options.following - whether the reader is at the bottom
+   * @param {() => any[]} options.pending - own messages on their way, as entries
+   */
+  constructor({ lane, thread, mirror, page, following, pending }) {
+    this.#lane = lane;
+    this.#thread = thread;
+    this.#mirror = mirror;
+    this.#page = page;
+    this.#following = following;
+    this.#pending = pending;
+  }
+
+  get empty() {
+    return this.#order.length === 0;
+  }
+
+  /** Own messages on their way have changed. */
+  outgoingChanged() {
+    this.#outgoing = true;
+  }
+
+  /** @param {number} deadline */
+  paint(deadline) {
+    if (this.#thread.changed || this.#outgoing) this.#reconcile();
+    const pieces = this.#thread.pieces();
+    for (const view of this.#order) {
+      // What is not drawn yet is drawn whole.
+      if (view.entry.open && !view.dirty) view.grow(pieces.get(view.entry.key) ?? []);
+    }
+    for (let index = this.#order.length - 1; index >= 0; index -= 1) {
+      const view = this.#order[index];
+      if (!view.dirty) continue;
+      view.draw();
+      if (performance.now() > deadline) return !this.#order.some(({ dirty }) => dirty);
+    }
+    return true;
+  }
+
+  /**
+   * @param {string} message
+   * @returns {Element|null} its first entry, drawn
+   */
+  find(message) {
+    const keys = [`u:${message}`, `x:${message}`, `t:${message}`];
+    const view = keys.map((key) => this.#views.get(key)).find((found) => found !== undefined);
+    if (view === undefined) return null;
+    if (view.dirty) view.draw();
+    return view.element;
+  }
+
+  /** The entries as they are drawn, in order. */
+  get entries() {
+    return this.#order.map(({ entry }) => entry);
+  }
+
+  /**
+   * @param {string} key
+   * @returns {Element|null}
+   */
+  byKey(key) {
+    return this.#views.get(key)?.element ?? null;
+  }
+
+  /**
+   * @param {Element} element - of a message
+   * @returns {string|null} its text as it came
+   */
+  textOf(element) {
+    const view = this.#order.find((found) => found.element === element);
+    return view === undefined ? null : (view.entry.open?.text ?? view.entry.text);
+  }
+
+  /** The first question that waits, or null. @returns {Element|null} */
+  get question() {
+    return this.#order.find(({ entry }) => entry.kind === 'tool' && entry.phase === 'waiting')?.element ?? null;
+  }
+
+  /**
+   * The messages of people and agents, in order.
+   * @returns {Element[]}
+   */
+  get messages() {
+    return this.#order.filter(({ entry }) => entry.kind === 'user' || entry.kind === 'text').map(({ element }) => element);
+  }
+
+  #reconcile() {
+    this.#outgoing = false;
+    const entries = [...this.#thread.entries(this.#mirror()), ...this.#pending()];
+    const left = new Map(this.#views);
+    const order = [];
+    let fresh = 0;
+    for (const entry of entries) {
+      left.delete(entry.key);
+      let view = this.#views.get(entry.key);
+      if (view === undefined || view.entry.kind !== entry.kind) {
+        view?.leave();
+        view = new (VIEWS.get(entry.kind) ?? NoteView)(this.#page);
+        this.#views.set(entry.key, view);
+        view.take(entry);
+        if (entry.kind === 'text' || entry.kind === 'tool' || entry.kind === 'user') fresh += 1;
+      } else if (!same(view.entry, entry)) {
+        view.take(entry);
+      }
+      order.push(view);
+    }
+    for (const [key, view] of left) {
+      view.leave();
+      this.#views.delete(key);
+    }
+    this.#order = order;
+    setChildren(this.#lane, order.map(({ element }) => element));
+    // What is there from the start is not new.
+    if (this.#filled && !this.#following()) this.unseen += fresh;
+    this.#filled ||= entries.length > 0;
+  }
+}

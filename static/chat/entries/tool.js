@@ -1,0 +1,230 @@
+import { asText, readContent } from '../content.js';
+import { button, copyButton, el, glyph, icon, setChildren, setText, svg } from '../dom.js';
+import { oneLine } from '../json_text.js';
+import { duration, elapsed } from '../time.js';
+import { ask } from './ask.js';
+import { EntryView } from './entry.js';
+import { JsonView, jsonNodes } from './json_view.js';
+
+/** A finished call stays open for so long, so that it can be seen to finish, in ms. */
+const FOLD_MS = 600;
+/** A longer result is shown by its beginning, in UTF-16 units. */
+const WHOLE = 65_536;
+const BEGINNING = 2048;
+
+/** @type {Map<string, {glyph: string, rail: string, card: string, word: string}>} */
+const PHASES = new Map([
+  ['arriving', { glyph: 'tool', rail: 'tool', card: 'live', word: 'writing arguments' }],
+  ['ready', { glyph: 'queued', rail: 'tool', card: '', word: 'ready' }],
+  ['waiting', { glyph: 'waiting', rail: 'wait', card: '', word: '' }],
+  ['running', { glyph: 'tool', rail: 'tool', card: 'live', word: 'running' }],
+  ['done', { glyph: 'done', rail: 'tool', card: '', word: '' }],
+  ['failed', { glyph: 'failed', rail: 'bad', card: 'bad', word: 'failed' }],
+  ['rejected', { glyph: 'stopped', rail: 'gone', card: 'gone', word: 'rejected' }],
+  ['expired', { glyph: 'lost', rail: 'gone', card: 'gone', word: 'expired' }],
+  ['interrupted', { glyph: 'stopped', rail: 'gone', card: 'gone', word: 'interrupted' }],
+]);
+const FOLDING = new Set(['done']);
+
+/** A call of a tool, from its first argument to its result. */
+export class ToolView extends EntryView {
+  #preview = new JsonView();
+  /** What the reader chose; null while they chose nothing. @type {boolean|null} */
+  #chosen = null;
+  /** The time to be seen finishing is over. */
+  #rested = true;
+  /** @type {ReturnType<typeof setTimeout>|undefined} */
+  #timer;
+  /** The whole of a large result is shown. */
+  #all = false;
+  /** @type {(() => void)|null} */
+  #untick = null;
+  /** Where the running time or the countdown stands. @type {HTMLElement} */
+  #time = el('span', { class: 'num' });
+
+  render() {
+    const { phase, open } = this.entry;
+    const look = PHASES.get(phase) ?? { glyph: 'tool', rail: 'tool', card: '', word: phase };
+    if (!FOLDING.has(phase)) {
+      this.#rested = false;
+    } else if (!this.#rested && this.body.firstChild !== null) {
+      this.#timer ??= setTimeout(() => {
+        this.#rested = true;
+        if (this.element.isConnected) this.render();
+      }, FOLD_MS);
+    } else {
+      this.#rested = true;
+    }
+    const folded = FOLDING.has(phase) ? !(this.#chosen ?? !this.#rested) : false;
+    this.look(look.rail, { live: phase === 'running' || phase === 'arriving', tight: folded });
+    this.setNode(look.glyph, () => glyph(look.glyph));
+    if (phase === 'running' || phase === 'waiting') this.#untick ??= this.page.ticker.add(() => this.#count());
+    else this.leave();
+    if (phase === 'waiting') setChildren(this.body, [ask(this.entry, this.#time)]);
+    else if (folded) setChildren(this.body, [this.#line()]);
+    else if (phase === 'arriving' && open !== null) this.#drawPreview(look);
+    else setChildren(this.body, [this.#card(look)]);
+    this.#count();
+  }
+
+  /** @param {string[]} pieces */
+  grow(pieces) {
+    const { open, phase } = this.entry;
+    if (open === null || phase !== 'arriving') return;
+    const text = pieces.join('');
+    if (this.#preview.length + text.length === open.text.length) this.#preview.append(text);
+    else this.#sync();
+    setText(this.#time, this.#characters());
+  }
+
+  leave() {
+    this.#untick?.();
+    this.#untick = null;
+  }
+
+  #sync() {
+    const { text } = this.entry.open;
+    if (this.#preview.length !== text.length) this.#preview.reset(text);
+  }
+
+  #characters() {
+    const { length } = this.entry.open.text;
+    return `${length} character${length === 1 ? '' : 's'}`;
+  }
+
+  #count() {
+    const { phase, started, expires, ms, open } = this.entry;
+    const now = this.page.clock.now();
+    if (phase === 'arriving' && open !== null) {
+      setText(this.#time, this.#characters());
+    } else if (phase === 'waiting') {
+      setText(this.#time, expires === null ? '' : expires > now ? elapsed(expires - now + 999) : 'Expiring…');
+      this.#time.classList.toggle('t-bad', expires !== null && expires - now < 30_000);
+    } else {
+      this.#time.classList.remove('t-bad');
+      setText(this.#time, phase === 'running' ? (started === null ? '' : elapsed(now - started)) : ms === null ? '' : duration(ms));
+    }
+  }
+
+  /** @param {{word: string, card: string}} look */
+  #drawPreview(look) {
+    const { name } = this.entry;
+    const head = this.body.querySelector(':scope > .card.preview > .card-head');
+    this.#sync();
+    if (head !== null) {
+      setText(/** @type {Node} */ (head.querySelector('.name')), name);
+      return;
+    }
+    setChildren(this.body, [
+      el(
+        'div',
+        { class: `card preview ${look.card}` },
+        el('div', { class: 'card-head' }, el('span', { class: 'name cut' }, name), el('span', { class: 'state' }, look.word), el('span', { class: 'end' }, this.#time)),
+        el('div', { class: 'card-part' }, el('div', { class: 'cap' }, el('span', {}, 'Preview, not final')), this.#preview.element),
+      ),
+    ]);
+  }
+
+  #line() {
+    const { name, args, edited } = this.entry;
+    const outcome = this.#outcome();
+    const line = el(
+      'button',
+      { type: 'button', class: 'line', 'aria-expanded': 'false', click: () => this.#toggle(true) },
+      icon('right', 'i-s chev'),
+      el('span', { class: 'name cut' }, name),
+      el('span', { class: 'args cut grow' }, oneLine(edited ?? args ?? '')),
+      el('span', { class: 'end' }, ...(outcome === '' ? [] : [el('span', {}, outcome)]), this.#time),
+    );
+    return line;
+  }
+
+  /** What a decision or the provider adds to the outcome. */
+  #outcome() {
+    const { decision, by, server } = this.entry;
+    const who = by === null ? '' : ` by ${by}`;
+    if (decision === 'approve') return `approved${who}`;
+    if (decision === 'edit') return `edited${who}`;
+    if (decision === 'reject') return `rejected${who}`;
+    return server ? 'run by the provider' : '';
+  }
+
+  /** @param {{word: string, card: string}} look */
+  #card(look) {
+    const { name, phase, args, edited, asked, reason, result, fraction, progressText, open } = this.entry;
+    const outcome = this.#outcome();
+    const state = phase === 'rejected' ? outcome : [look.word, outcome].filter(Boolean).join(', ');
+    const end = el('span', { class: 'end' }, this.#time);
+    if (FOLDING.has(phase)) end.append(button({ label: 'Fold', icon: 'drop', style: 'bare icon small', press: () => this.#toggle(false) }));
+    const card = el('div', { class: `card ${look.card}` }, el('div', { class: 'card-head' }, el('span', { class: 'name cut' }, name), el('span', { class: 'state' }, state), end));
+    if (phase === 'running') card.append(bar(fraction, name));
+    if (progressText !== null) card.append(el('div', { class: 'card-part' }, el('p', { class: 'num' }, progressText)));
+    if (reason !== null) card.append(el('div', { class: 'card-part' }, el('p', {}, `“${reason}”`)));
+    if (edited !== null && asked !== null) card.append(part('Arguments asked for', asked));
+    const sealed = edited ?? args;
+    if (sealed !== null && sealed !== '' && sealed !== '{}') card.append(part(edited === null ? 'Arguments' : 'Arguments as edited', sealed));
+    else if (open !== null && open.text !== '') card.append(part('Preview, not final', open.text));
+    if (result !== null) card.append(this.#result(result, phase === 'failed'));
+    if (phase === 'interrupted') card.append(el('div', { class: 'card-part' }, el('p', {}, open === null ? 'No result. It may have had effects.' : 'It was not called.')));
+    return card;
+  }
+
+  /**
+   * @param {any} result
+   * @param {boolean} failed
+   */
+  #result(result, failed) {
+    const content = readContent(result.content);
+    const whole = content.text === '' && content.attachments.length === 0 ? asText(result.content) : [content.text, ...content.attachments.map((name) => `[${name}]`)].filter(Boolean).join('\n');
+    const cap = failed ? 'Error' : 'Result';
+    if (whole === '') return el('div', { class: 'card-part' }, el('p', { class: 'quiet' }, `${cap}: empty`));
+    if (whole.length <= WHOLE || this.#all) return part(cap, whole);
+    const kilobytes = Math.round(whole.length / 1024);
+    const shown = part(`${cap}, first 2 kB of ${kilobytes} kB`, whole.slice(0, BEGINNING));
+    shown.append(
+      el(
+        'div',
+        { class: 'card-foot' },
+        button({
+          label: `Show all ${kilobytes} kB`,
+          text: `Show all ${kilobytes} kB`,
+          style: 'small',
+          press: () => {
+            this.page.hold(this.element);
+            this.#all = true;
+            this.render();
+          },
+        }),
+      ),
+    );
+    return shown;
+  }
+
+  /** @param {boolean} open */
+  #toggle(open) {
+    this.page.hold(this.element);
+    const focused = this.body.contains(document.activeElement);
+    this.#chosen = open;
+    this.render();
+    if (focused) /** @type {HTMLElement|null} */ (this.body.querySelector('button'))?.focus();
+  }
+}
+
+/**
+ * @param {string} cap
+ * @param {string} text
+ */
+function part(cap, text) {
+  return el('div', { class: 'card-part' }, el('div', { class: 'cap' }, el('span', {}, cap), copyButton(() => text, { label: `Copy ${cap.toLowerCase()}`, style: 'bare icon small' })), el('pre', {}, ...jsonNodes(text)));
+}
+
+/**
+ * @param {number|null} fraction
+ * @param {string} name
+ */
+function bar(fraction, name) {
+  if (fraction === null) return el('div', { class: 'progress any', role: 'progressbar', 'aria-label': name });
+  const percent = Math.round(fraction * 100);
+  const filled = svg('svg', { viewBox: '0 0 100 2', preserveAspectRatio: 'none', 'aria-hidden': 'true' }, svg('rect', { class: 'f-tool', width: percent, height: 2 }));
+  return el('div', { class: 'progress', role: 'progressbar', 'aria-label': name, 'aria-valuenow': percent }, filled);
+}

@@ -1,0 +1,42 @@
+/** The page's keys. Single letters are off while someone types, and can be switched off altogether. */
+
+const STORED = 'gateway.letter-keys';
+
+/**
+ * @param {object} options
+ * @param {Map<string, () => void>} options.letters - by the key that does it
+ * @param {() => boolean} options.escape - closes what is open; false where nothing was
+ * @param {() => void} options.end
+ * @param {HTMLDialogElement} options.dialog - that explains them
+ * @param {HTMLInputElement} options.toggle - whether single letters are on
+ * @param {Pick<Storage, 'getItem'|'setItem'>} options.storage
+ */
+export function listenToKeys({ letters, escape, end, dialog, toggle, storage }) {
+  try {
+    toggle.checked = storage.getItem(STORED) !== 'off';
+  } catch {
+    // Storage is blocked: they are on.
+  }
+  toggle.addEventListener('change', () => {
+    try {
+      storage.setItem(STORED, toggle.checked ? 'on' : 'off');
+    } catch {
+      // The choice lives as long as the page.
+    }
+  });
+  document.addEventListener('keydown', (event) => {
+    if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || dialog.open) return;
+    const at = /** @type {HTMLElement} */ (event.target);
+    const typing = at.matches('input, textarea, select, [contenteditable]');
+    if (event.key === 'Escape') {
+      if (escape()) event.preventDefault();
+    } else if (event.key === 'End' && !typing) {
+      end();
+    } else if (!typing && toggle.checked) {
+      const act = letters.get(event.key.toLowerCase());
+      if (act === undefined) return;
+      event.preventDefault();
+      act();
+    }
+  });
+}

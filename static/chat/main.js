@@ -1,0 +1,355 @@
+/** The chat page: puts the parts together. */
+
+import { Gateway } from '../gateway/index.js';
+import { addressOf, fragmentOf, freshTopic, messageOf, topicOf } from './address.js';
+import { Announcer } from './announcer.js';
+import { denied, firstRun, loading } from './blank.js';
+import { Composer } from './composer.js';
+import { Conversation } from './conversation.js';
+import { setChildren, setText } from './dom.js';
+import { Drawers } from './drawers.js';
+import { Header } from './header.js';
+import { Jump } from './jump.js';
+import { listenToKeys } from './keys.js';
+import { List } from './list.js';
+import { Narrator } from './narrator.js';
+import { Notices } from './notices.js';
+import { Outbox } from './outbox.js';
+import { OwnMessages } from './own.js';
+import { Painter } from './painter.js';
+import { Panel } from './panel.js';
+import { headRun, isLive, stateOf } from './run_state.js';
+import { Scroller } from './scroll.js';
+import { connectionNotice, isStale, socketStatus, topicStatus } from './status.js';
+import { Thread } from './thread.js';
+import { Ticker } from './ticker.js';
+import { ServerClock, number } from './time.js';
+import { TopicMemory, titleOf } from './topics.js';
+
+/** An element that the page has. @param {string} id @returns {any} */
+const $ = (id) => document.getElementById(id);
+
+/** Storage that forgets, for browsers that forbid it. */
+const storage = (() => {
+  try {
+    localStorage.getItem('');
+    return localStorage;
+  } catch {
+    const kept = new Map();
+    return {
+      getItem: (/** @type {string} */ key) => kept.get(key) ?? null,
+      setItem: (/** @type {string} */ key, /** @type {string} */ value) => void kept.set(key, value),
+      removeItem: (/** @type {string} */ key) => void kept.delete(key),
+    };
+  }
+})();
+
+/** So many events at once after a gap are worth a word. */
+const MANY = 50;
+/** A message that a link points to is marked for so long, in ms. */
+const MARKED_MS = 2000;
+
+const topic = topicOf(location.search) ?? freshTopic(crypto.getRandomValues(new Uint8Array(8)));
+if (topicOf(location.search) !== topic) history.replaceState(null, '', addressOf(topic) + location.hash);
+
+const gateway = new Gateway({ url: new URL('connection/websocket', document.baseURI).href });
+const subscription = gateway.subscribe(topic, { mirror: true });
+const { mirror } = subscription;
+
+const clock = new ServerClock(() => Date.now());
+const ticker = new Ticker();
+const painter = new Painter();
+const thread = new Thread(clock);
+const own = new OwnMessages(storage);
+const memory = new TopicMemory(storage);
+const notices = new Notices($('notices'));
+const narrator = new Narrator(new Announcer({ status: $('say-status'), message: $('say-message'), alert: $('say-alert') }));
+
+/** When the gateway's state began, and when what is shown was last current. */
+let since = Date.now();
+/** @type {number|null} */
+let current = null;
+/** The position when the last gap began, where one is open. @type {number|null} */
+let left = null;
+/** The epoch and offset before the last change. */
+let before = { epoch: '', offset: 0 };
+let hashDone = messageOf(location.hash) === null;
+
+/** @returns {import('./status.js').Facts} */
+function facts() {
+  return { gateway: gateway.state, retryAt: gateway.retryAt, refusal: gateway.refusal, topic: subscription.state, behind: subscription.behind, loading: subscription.loading, since, current, now: Date.now() };
+}
+
+const title = () => titleOf(mirror) ?? memory.title(topic) ?? topic;
+const mayWrite = () => (subscription.grants ?? gateway.grants)?.includes('send') ?? true;
+
+const scroller = new Scroller($('thread'), $('lane'), () => jump.show());
+
+const outbox = new Outbox({
+  topic,
+  storage,
+  later: (act, ms) => void setTimeout(act, ms),
+  send: async (text, id) => {
+    const answer = await gateway.send(topic, text, { id });
+    own.add(answer.message);
+    return answer;
+  },
+  changed: () => {
+    conversation.outgoingChanged();
+    painter.mark(conversation);
+    painter.mark(dock);
+  },
+});
+
+const conversation = new Conversation({
+  lane: $('lane'),
+  thread,
+  mirror: () => mirror,
+  following: () => scroller.following,
+  pending: () =>
+    outbox.messages.filter(({ state }) => state !== 'failed').map(({ id, text, at }) => ({ key: `o:${id}`, kind: 'user', run: null, at, message: null, name: null, text, attachments: '', pending: true })),
+  page: {
+    clock,
+    ticker,
+    hold: (element) => scroller.hold(element),
+    own: (id) => own.has(id),
+    linkTo: (message) => new URL(addressOf(topic) + fragmentOf(message), document.baseURI).href,
+    topicLink: addressOf,
+  },
+});
+
+const jump = new Jump({
+  box: $('thread'),
+  root: $('jump'),
+  button: $('jump-button'),
+  scroller,
+  conversation,
+});
+
+const composer = new Composer({
+  parts: { box: $('box'), send: $('send'), hint: $('send-hint'), note: $('composer-note'), queue: $('queue'), notices: $('unsent'), frame: $('composer') },
+  topic,
+  storage,
+  submit: (text) => {
+    outbox.add(text, crypto.randomUUID(), Date.now());
+    scroller.toBottom();
+  },
+});
+
+const header = new Header({
+  parts: { title: $('title'), chip: $('chip'), note: $('note'), conn: $('conn') },
+  mirror: () => mirror,
+  thread,
+  clock,
+  title,
+  facts: () => ({ status: topicStatus(facts()), stale: isStale(facts()), current }),
+});
+
+const panel = new Panel({
+  parts: { step: $('step'), tree: $('tree'), usage: $('usage'), usageSection: $('usage-section'), offset: $('offset'), epoch: $('epoch'), behind: $('behind'), queued: $('queued') },
+  mirror: () => mirror,
+  thread,
+  clock,
+  entries: () => conversation.entries,
+  behind: () => subscription.behind,
+  jump: (key) => {
+    const element = conversation.byKey(key);
+    if (element === null) return;
+    drawers.close();
+    scroller.toElement(element);
+    mark(element);
+  },
+});
+
+const list = new List({ root: $('list'), search: $('search'), current: topic, memory, load: () => gateway.topics(), mark: () => painter.mark(list) });
+
+/** What is around the conversation and follows the connection: the dock, the foot of the list, the page's title. */
+const dock = {
+  paint() {
+    const run = headRun(mirror);
+    const socket = socketStatus(facts());
+    composer.show({ agent: run?.agent ?? null, running: run !== null && isLive(run), connection: socket.state, allowed: mayWrite() });
+    composer.showQueue(mirror.queue, (id) => own.has(id));
+    composer.showUnsent(
+      outbox.messages.filter(({ state }) => state === 'failed'),
+      { again: (id) => outbox.again(id), discard: (id) => outbox.discard(id) },
+    );
+    const foot = $('socket');
+    foot.dataset.state = socket.state;
+    foot.hidden = socket.text === '';
+    setText(foot, socket.text);
+    $('main').toggleAttribute('data-stale', isStale(facts()));
+    document.title = `${title()} · Gateway`;
+    list.showState(run === null ? null : stateOf(mirror, run, thread.kinds));
+    drawBlank();
+    return true;
+  },
+};
+
+let blank = '';
+function drawBlank() {
+  const { state } = subscription;
+  const nothing = mirror.offset === 0 && mirror.context.events.length === 0 && outbox.messages.length === 0;
+  let name = '';
+  if (state === 'denied') name = 'denied';
+  else if (nothing && state === 'live') name = 'first';
+  else if (nothing && (state === 'subscribing' || state === 'loading') && Date.now() - since > 400) name = 'loading';
+  else if (nothing && (blank === 'first' || blank === 'loading')) name = blank;
+  if (name === blank) return;
+  blank = name;
+  const made = { denied: () => denied(topic, subscription.error), first: () => firstRun(topic), loading }[name];
+  setChildren($('blank'), made === undefined ? [] : [made()]);
+}
+
+function around() {
+  painter.mark(header);
+  painter.mark(panel);
+  painter.mark(dock);
+}
+
+function connectionChanged() {
+  const now = facts();
+  const words = connectionNotice(now);
+  if (words === null) {
+    notices.hide('connection');
+  } else {
+    const action = words.retry ? { label: 'Try now', press: () => (gateway.state === 'refused' ? gateway.connect() : gateway.retryNow()) } : undefined;
+    notices.show('connection', { tone: words.tone, symbol: words.tone === 'bad' ? 'key' : 'wait', title: words.title, text: words.text, action });
+  }
+  if (gateway.state === 'refused') narrator.accessEnded();
+  if (subscription.state === 'live') {
+    if (left !== null && mirror.offset - left > MANY) {
+      notices.show('caught-up', { tone: 'tool', symbol: 'check', title: 'Up to date.', text: `${number(mirror.offset - left)} events arrived while you were away.`, short: true });
+    }
+    left = null;
+    current = Date.now();
+  } else if (subscription.state === 'reconnecting' && left === null) {
+    left = mirror.offset;
+  }
+  painter.mark(header);
+  painter.mark(dock);
+}
+
+/** @param {Element} element */
+function mark(element) {
+  element.classList.add('marked');
+  setTimeout(() => element.classList.remove('marked'), MARKED_MS);
+}
+
+/** Goes to the message that the address names. */
+function follow() {
+  const message = messageOf(location.hash);
+  if (message === null) return;
+  const element = conversation.find(message);
+  if (element === null) {
+    notices.show('link', { tone: '', symbol: 'link', title: 'That message is older than what is kept.', text: 'Shown from the newest one.', short: true });
+    return;
+  }
+  scroller.toElement(element);
+  mark(element);
+}
+
+/** @param {{events: any[], reset: boolean}} change */
+function changed({ events, reset }) {
+  thread.take({ events, reset });
+  if (reset && before.offset > 0) {
+    left = null;
+    if (before.epoch !== '' && mirror.epoch !== before.epoch) {
+      notices.show('recreated', { tone: 'wait', symbol: 'alert', title: 'This history was recreated.', text: 'It is shown from its new start.', action: { label: 'Close', press: () => notices.hide('recreated') } });
+    } else {
+      notices.show('replaced', { tone: 'tool', symbol: 'fold', title: 'Too far behind to replay.', text: 'The newest state was loaded whole. Nothing is missing.', short: true });
+    }
+  }
+  before = { epoch: mirror.epoch, offset: mirror.offset };
+  if (subscription.state === 'live') current = Date.now();
+  outbox.settle(mirror);
+  painter.mark(conversation);
+  if (thread.changed || events.some(({ data }) => data?.type === 'usage')) around();
+  if (!reset) narrator.heard(events, { mirror, following: scroller.following, state: () => stateOfHead() });
+  if (!hashDone && (reset || mirror.offset > 0)) {
+    hashDone = true;
+    painter.mark({
+      paint: () => {
+        if (conversation.empty) return false;
+        follow();
+        return true;
+      },
+    });
+  }
+}
+
+function stateOfHead() {
+  const run = headRun(mirror);
+  return run === null ? null : { state: stateOf(mirror, run, thread.kinds), run };
+}
+
+subscription.on('change', changed);
+subscription.on('state', connectionChanged);
+gateway.on('state', () => {
+  since = Date.now();
+  connectionChanged();
+  if (gateway.state === 'connected') void list.refresh();
+});
+gateway.on('sure', connectionChanged);
+ticker.add(() => {
+  if (subscription.state === 'live') current = Date.now();
+  connectionChanged();
+  painter.mark(panel);
+  if (mirror.offset > 0) memory.look(topic, titleOf(mirror), Date.now());
+});
+window.addEventListener('hashchange', follow);
+
+const drawers = new Drawers(
+  $('app'),
+  { list: $('side'), panel: $('panel'), veil: $('veil'), buttons: { list: [$('show-list'), $('hide-list')], panel: [$('show-panel'), $('hide-panel')] } },
+  storage,
+);
+$('theme').addEventListener('click', () => {
+  const root = document.documentElement;
+  const dark = root.dataset.theme === undefined ? matchMedia('(prefers-color-scheme: dark)').matches : root.dataset.theme === 'dark';
+  root.dataset.theme = dark ? 'light' : 'dark';
+  try {
+    storage.setItem('gateway.theme', root.dataset.theme);
+  } catch {
+    // The choice lives as long as the page.
+  }
+});
+$('copy-link').addEventListener('click', async () => {
+  try {
+    await navigator.clipboard.writeText(new URL(addressOf(topic), document.baseURI).href);
+    notices.show('copied', { tone: '', symbol: 'link', title: 'Link copied.', text: 'It opens this chat for those who may read it.', short: true });
+  } catch {
+    notices.show('copied', { tone: '', symbol: 'link', title: 'Not copied.', text: 'The browser does not allow it. The address of this page is the link.', short: true });
+  }
+});
+$('keys-button').addEventListener('click', () => $('keys').showModal());
+
+listenToKeys({
+  dialog: $('keys'),
+  toggle: $('letter-keys'),
+  storage,
+  end: () => scroller.toBottom(),
+  escape: () => drawers.close(),
+  letters: new Map([
+    ['?', () => $('keys').showModal()],
+    [
+      '/',
+      () => {
+        drawers.show('list');
+        $('search').focus();
+      },
+    ],
+    ['n', () => location.assign($('new-chat').href)],
+    ['j', () => jump.step(1)],
+    ['k', () => jump.step(-1)],
+    ['g', () => scroller.toBottom()],
+    ['c', () => void jump.copy()],
+    ['.', () => drawers.toggle('panel')],
+    ['[', () => drawers.toggle('list')],
+  ]),
+});
+
+around();
+painter.mark(list);
+connectionChanged();
+gateway.connect();

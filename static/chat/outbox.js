@@ -1,0 +1,139 @@
+/**
+ * A person's messages between the Enter key and the event that shows them. Nothing written is lost: what is not
+ * confirmed is stored, and comes back after a reload as not sent. Sending again uses the same id, so it cannot double.
+ */
+
+/**
+ * @typedef {object} Outgoing
+ * @property {string} id - the client's own, of this message for ever
+ * @property {string} text
+ * @property {number} at - when it was written, Unix time in ms
+ * @property {'sending'|'sent'|'failed'} state - sent: answered, its event has not come yet
+ * @property {string} reason - why it failed
+ * @property {{epoch: string, offset: number}|null} position - of its event
+ * @property {number} attempts
+ */
+
+/** Without an answer for so long a message counts as not sent, in ms. */
+export const ANSWER_MS = 10_000;
+
+export class Outbox {
+  /** In the order they were written. @type {Outgoing[]} */
+  messages = [];
+  #storage;
+  #key;
+  #send;
+  #changed;
+  #later;
+
+  /**
+   * @param {object} options
+   * @param {string} options.topic
+   * @param {(text: string, id: string) => Promise<{message: string, offset?: number, epoch?: string}>} options.send
+   * @param {() => void} options.changed - the list is another
+   * @param {Pick<Storage, 'getItem'|'setItem'|'removeItem'>} options.storage
+   * @param {(act: () => void, ms: number) => void} options.later
+   */
+  constructor({ topic, send, changed, storage, later }) {
+    this.#key = `gateway.unsent.${topic}`;
+    this.#storage = storage;
+    this.#send = send;
+    this.#changed = changed;
+    this.#later = later;
+    this.#restore();
+  }
+
+  /**
+   * @param {string} text
+   * @param {string} id - a fresh one
+   * @param {number} at
+   */
+  add(text, id, at) {
+    this.messages.push({ id, text, at, state: 'sending', reason: '', position: null, attempts: 0 });
+    this.#dispatch(id);
+  }
+
+  /** @param {string} id */
+  again(id) {
+    const message = this.#find(id);
+    if (message === undefined || message.state !== 'failed') return;
+    message.state = 'sending';
+    this.#dispatch(id);
+  }
+
+  /** @param {string} id */
+  discard(id) {
+    this.messages = this.messages.filter((message) => message.id !== id);
+    this.#store();
+  }
+
+  /**
+   * Drops what the mirror now shows by itself.
+   * @param {{epoch: string, offset: number}} mirror
+   */
+  settle({ epoch, offset }) {
+    const left = this.messages.filter(({ state, position }) => {
+      if (state !== 'sent' || position === null) return true;
+      return position.epoch === epoch && position.offset > offset;
+    });
+    if (left.length === this.messages.length) return;
+    this.messages = left;
+    this.#store();
+  }
+
+  /** @param {string} id */
+  #dispatch(id) {
+    const outgoing = this.#find(id);
+    if (outgoing === undefined) return;
+    outgoing.attempts += 1;
+    const attempt = outgoing.attempts;
+    this.#store();
+    const failed = (/** @type {string} */ reason) => {
+      const message = this.#find(id);
+      if (message === undefined || message.state !== 'sending' || message.attempts !== attempt) return;
+      message.state = 'failed';
+      message.reason = reason;
+      this.#store();
+    };
+    this.#later(() => failed('No answer for 10 s.'), ANSWER_MS);
+    this.#send(outgoing.text, id).then(
+      ({ offset, epoch }) => {
+        const message = this.#find(id);
+        if (message === undefined) return;
+        message.state = 'sent';
+        message.position = typeof offset === 'number' && typeof epoch === 'string' ? { offset, epoch } : null;
+        // Without a position there is nothing to wait for.
+        if (message.position === null) this.discard(id);
+        else this.#store();
+      },
+      (error) => failed(`${error instanceof Error ? error.message : error}`),
+    );
+  }
+
+  /** @param {string} id */
+  #find(id) {
+    return this.messages.find((message) => message.id === id);
+  }
+
+  #store() {
+    try {
+      const unsent = this.messages.filter(({ state }) => state !== 'sent').map(({ id, text, at }) => ({ id, text, at }));
+      if (unsent.length === 0) this.#storage.removeItem(this.#key);
+      else this.#storage.setItem(this.#key, JSON.stringify(unsent));
+    } catch {
+      // Without room to store it, it lives as long as the page.
+    }
+    this.#changed();
+  }
+
+  #restore() {
+    try {
+      for (const { id, text, at } of JSON.parse(this.#storage.getItem(this.#key) ?? '[]')) {
+        const reason = 'The page was closed before an answer came.';
+        this.messages.push({ id: String(id), text: String(text), at: Number(at), state: 'failed', reason, position: null, attempts: 0 });
+      }
+    } catch {
+      // What is stored is not ours to read.
+    }
+  }
+}

@@ -1,0 +1,157 @@
+import { el, glyph, setChildren, setText } from './dom.js';
+import { headRun, isLive, stateOf, wordFor } from './run_state.js';
+import { duration, elapsed, number } from './time.js';
+
+/** Rows of the tree; older calls are counted. */
+const ROWS = 40;
+
+/** @type {Map<string, import('./run_state.js').State>} */
+const PHASES = new Map([
+  ['arriving', 'tool'],
+  ['ready', 'queued'],
+  ['running', 'tool'],
+  ['waiting', 'waiting'],
+  ['done', 'done'],
+  ['failed', 'failed'],
+  ['rejected', 'stopped'],
+  ['expired', 'lost'],
+  ['interrupted', 'stopped'],
+]);
+
+/** The run panel on the right: what runs now, what it used, where the mirror stands. A part of the painter. */
+export class Panel {
+  #parts;
+  #mirror;
+  #thread;
+  #clock;
+  #entries;
+  #behind;
+  #jump;
+  #shown = '';
+
+  /**
+   * @param {object} options
+   * @param {{step: HTMLElement, tree: HTMLElement, usage: HTMLElement, usageSection: HTMLElement, offset: HTMLElement, epoch: HTMLElement, behind: HTMLElement, queued: HTMLElement}} options.parts
+   * @param {() => any} options.mirror
+   * @param {import('./thread.js').Thread} options.thread
+   * @param {import('./time.js').ServerClock} options.clock
+   * @param {() => any[]} options.entries - of the conversation, as drawn
+   * @param {() => number} options.behind
+   * @param {(key: string) => void} options.jump - to an entry
+   */
+  constructor({ parts, mirror, thread, clock, entries, behind, jump }) {
+    this.#parts = parts;
+    this.#mirror = mirror;
+    this.#thread = thread;
+    this.#clock = clock;
+    this.#entries = entries;
+    this.#behind = behind;
+    this.#jump = jump;
+  }
+
+  paint() {
+    const mirror = this.#mirror();
+    setText(this.#parts.offset, number(mirror.offset));
+    setText(this.#parts.epoch, mirror.epoch || '–');
+    setText(this.#parts.behind, number(this.#behind()));
+    setText(this.#parts.queued, number(mirror.queue.length));
+    this.#drawUsage(mirror);
+    this.#drawTree(mirror);
+    return true;
+  }
+
+  /** @param {any} mirror */
+  #drawUsage(mirror) {
+    const { usage } = mirror.context;
+    const cached = usage.cache_read_input_tokens + usage.cache_creation_input_tokens;
+    const rows = [
+      ['Input', usage.input_tokens],
+      ['of which cached', cached],
+      ['Output', usage.output_tokens],
+      ['Model calls', usage.requests],
+      ['Tool calls', usage.tool_calls],
+    ].filter(([, value]) => value > 0);
+    this.#parts.usageSection.hidden = rows.length === 0;
+    const name = JSON.stringify(rows);
+    if (this.#parts.usage.dataset.shows === name) return;
+    this.#parts.usage.dataset.shows = name;
+    setChildren(
+      this.#parts.usage,
+      rows.flatMap(([word, value]) => [el('dt', {}, String(word)), el('dd', {}, number(Number(value)))]),
+    );
+  }
+
+  /** @param {any} mirror */
+  #drawTree(mirror) {
+    const head = headRun(mirror);
+    const maximum = mirror.context.max_iterations;
+    setText(this.#parts.step, head === null || head.iteration === 0 ? '' : `step ${head.iteration}${typeof maximum === 'number' ? ` of ${maximum}` : ''}`);
+    const rows = head === null ? [] : this.#rows(mirror, head);
+    const name = JSON.stringify(rows);
+    if (name !== this.#shown) {
+      this.#shown = name;
+      setChildren(this.#parts.tree, rows.length === 0 ? [el('p', { class: 'quiet' }, 'Nothing has run here yet.')] : rows.map((row) => this.#row(row)));
+    }
+    this.#count(mirror);
+  }
+
+  /**
+   * @param {any} mirror
+   * @param {any} head
+   */
+  #rows(mirror, head) {
+    /** @type {{key: string, state: string, name: string, depth: number, mono: boolean, time: string, run: string|null}[]} */
+    const rows = [];
+    const entries = this.#entries();
+    /**
+     * @param {any} run
+     * @param {number} depth
+     */
+    const add = (run, depth) => {
+      const key = depth === 1 ? (entries.find(({ run: of }) => of === run.run)?.key ?? '') : `s:${run.run}`;
+      rows.push({ key, state: stateOf(mirror, run, this.#thread.kinds), name: run.agent ?? 'agent', depth, mono: false, time: '', run: run.run });
+      if (depth < 3) {
+        for (const entry of entries) {
+          if (entry.kind === 'tool' && entry.run === run.run) {
+            const time = entry.phase === 'arriving' ? 'arguments' : entry.ms === null ? '' : duration(entry.ms);
+            rows.push({ key: entry.key, state: PHASES.get(entry.phase) ?? 'tool', name: entry.name, depth: depth + 1, mono: true, time, run: null });
+          }
+        }
+        for (const child of mirror.runs) if (child.parent === run.run) add(child, depth + 1);
+      }
+    };
+    add(head, 1);
+    // The run itself and the latest of what it did.
+    return rows.length <= ROWS ? rows : [rows[0], ...rows.slice(1 - ROWS)];
+  }
+
+  /** @param {{key: string, state: string, name: string, depth: number, mono: boolean, time: string, run: string|null}} row */
+  #row({ key, state, name, depth, mono, time, run }) {
+    return el(
+      'button',
+      { type: 'button', class: depth === 1 ? '' : `d${depth}`, click: () => this.#jump(key) },
+      glyph(state, { label: wordFor(/** @type {any} */ (state)).word }),
+      el('span', { class: mono ? 'cut mono' : 'cut' }, name),
+      el('span', { class: 'quiet num', ...(run !== null && { 'data-run': run }) }, time),
+    );
+  }
+
+  /** @param {any} mirror */
+  #count(mirror) {
+    for (const time of this.#parts.tree.querySelectorAll('[data-run]')) {
+      const run = mirror.runs.find((/** @type {any} */ { run: id }) => id === /** @type {HTMLElement} */ (time).dataset.run);
+      if (run !== undefined) setText(time, timeOf(run, this.#clock.now()));
+    }
+  }
+}
+
+/**
+ * How long a run has run.
+ * @param {any} run
+ * @param {number} now
+ */
+export function timeOf(run, now) {
+  if (run.started_at === null) return '';
+  if (isLive(run)) return elapsed(now - run.started_at);
+  return run.ended_at === null ? '' : duration(run.ended_at - run.started_at);
+}

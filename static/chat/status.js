@@ -1,0 +1,99 @@
+/** What the page says about its connection. Pure. */
+
+import { clockTime, number } from './time.js';
+
+/**
+ * @typedef {object} Facts
+ * @property {string} gateway - the gateway's state
+ * @property {number|null} retryAt - Unix time in ms
+ * @property {{code: number, reason: string}|null} refusal
+ * @property {string} topic - the subscription's state
+ * @property {number} behind
+ * @property {{part: number, parts: number}|null} loading
+ * @property {number} since - when the gateway's state began, Unix time in ms
+ * @property {number|null} current - when what is shown was last known to be current, Unix time in ms
+ * @property {number} now
+ */
+
+/**
+ * @typedef {object} Shown
+ * @property {'live'|'behind'|'connecting'|'reconnecting'|'offline'|'unsure'|'denied'|'none'} state - how it looks
+ * @property {string} text - empty while there is nothing worth saying
+ */
+
+/** A connection that comes about sooner is not spoken of, in ms. */
+const QUIET_MS = 400;
+/** A lost connection that takes longer gets a notice, in ms. */
+const NOTICE_MS = 3000;
+
+/**
+ * @param {Facts} facts
+ * @returns {Shown} the socket's state, for the foot of the list
+ */
+export function socketStatus({ gateway, retryAt, since, now }) {
+  switch (gateway) {
+    case 'connected':
+      return { state: 'live', text: 'Connected' };
+    case 'offline':
+      return { state: 'offline', text: `Offline since ${clockTime(since)}` };
+    case 'refused':
+      return { state: 'denied', text: 'Access ended' };
+    case 'closed':
+      return { state: 'denied', text: 'Closed' };
+    case 'reconnecting': {
+      const seconds = retryAt === null ? 0 : Math.ceil((retryAt - now) / 1000);
+      return { state: 'reconnecting', text: seconds > 0 ? `Reconnecting in ${seconds} s` : 'Reconnecting…' };
+    }
+    default:
+      return { state: 'connecting', text: now - since < QUIET_MS ? '' : 'Connecting…' };
+  }
+}
+
+/**
+ * @param {Facts} facts
+ * @returns {Shown} the topic's state, for the head of the page
+ */
+export function topicStatus(facts) {
+  if (facts.gateway === 'refused' || facts.gateway === 'offline' || facts.gateway === 'reconnecting') return socketStatus(facts);
+  switch (facts.topic) {
+    case 'live':
+      return { state: 'live', text: 'Live' };
+    case 'unsure':
+      return { state: 'unsure', text: 'Not sure this is current' };
+    case 'loading':
+      return { state: 'behind', text: facts.loading === null ? 'Loading the newest state' : `Loading the newest state, ${facts.loading.part} of ${facts.loading.parts}` };
+    case 'catching-up':
+      return { state: 'behind', text: facts.behind > 0 ? `Catching up, ${number(facts.behind)} behind` : 'Catching up' };
+    case 'reconnecting':
+      return { state: 'reconnecting', text: 'Reconnecting…' };
+    case 'denied':
+      return { state: 'denied', text: 'No access' };
+    case 'ended':
+      return { state: 'denied', text: 'Ended' };
+    default:
+      return { state: 'connecting', text: facts.now - facts.since < QUIET_MS ? '' : 'Connecting…' };
+  }
+}
+
+/** @param {Facts} facts - whether what is shown may be out of date */
+export function isStale({ topic }) {
+  return topic !== 'live' && topic !== 'catching-up' && topic !== 'subscribing' && topic !== 'loading';
+}
+
+/**
+ * The notice that a state of the connection deserves.
+ * @param {Facts} facts
+ * @returns {{tone: 'wait'|'bad', title: string, text: string, retry: boolean}|null}
+ */
+export function connectionNotice(facts) {
+  const { gateway, since, now, refusal, current } = facts;
+  const asOf = current === null ? '' : ` What you see is from ${clockTime(current, { seconds: true })}.`;
+  if (gateway === 'refused') {
+    return { tone: 'bad', title: 'Your access ended.', text: `${refusal?.reason ? `The gateway says: ${refusal.reason}. ` : ''}Your draft is kept.`, retry: true };
+  }
+  if (gateway === 'offline') return { tone: 'wait', title: 'You are offline.', text: `Runs go on without us.${asOf}`, retry: false };
+  if (gateway === 'reconnecting' && now - since >= NOTICE_MS) {
+    return { tone: 'wait', title: 'Connection lost.', text: `Runs go on without us.${asOf}`, retry: true };
+  }
+  return null;
+}

@@ -1,0 +1,110 @@
+/** The list of conversations: what the gateway names, with what this browser knows of them. Pure. */
+
+import { daysAgo } from './time.js';
+
+/**
+ * @typedef {object} Row
+ * @property {string} topic
+ * @property {number} at - last heard of, Unix time in ms
+ * @property {string} title
+ * @property {boolean} unread
+ *
+ * @typedef {{title: string, rows: Row[]}} Group
+ */
+
+/** What is remembered of topics is bounded: so many. */
+const REMEMBERED = 500;
+
+/** What this browser remembers of topics: titles it has seen, and when it last looked. */
+export class TopicMemory {
+  #storage;
+  /** @type {Map<string, {title: string|null, seen: number}>} */
+  #topics = new Map();
+
+  /** @param {Pick<Storage, 'getItem'|'setItem'>} storage */
+  constructor(storage) {
+    this.#storage = storage;
+    try {
+      for (const [topic, title, seen] of JSON.parse(storage.getItem('gateway.topics') ?? '[]')) {
+        this.#topics.set(String(topic), { title: typeof title === 'string' ? title : null, seen: Number(seen) });
+      }
+    } catch {
+      // What is stored is not ours to read.
+    }
+  }
+
+  /** @param {string} topic */
+  title(topic) {
+    return this.#topics.get(topic)?.title ?? null;
+  }
+
+  /**
+   * When it was last looked at; 0 for never.
+   * @param {string} topic
+   */
+  seen(topic) {
+    return this.#topics.get(topic)?.seen ?? 0;
+  }
+
+  /**
+   * @param {string} topic
+   * @param {string|null} title
+   * @param {number} seen - Unix time in ms
+   */
+  look(topic, title, seen) {
+    const before = this.#topics.get(topic);
+    if (before !== undefined && before.title === title && before.seen >= seen) return;
+    this.#topics.delete(topic);
+    this.#topics.set(topic, { title: title ?? before?.title ?? null, seen });
+    const [oldest] = this.#topics.keys();
+    if (this.#topics.size > REMEMBERED) this.#topics.delete(oldest);
+    try {
+      this.#storage.setItem('gateway.topics', JSON.stringify([...this.#topics].map(([name, { title: known, seen: when }]) => [name, known, when])));
+    } catch {
+      // Without room to store it, it is known as long as the page lives.
+    }
+  }
+}
+
+/**
+ * @param {{topic: string, at: number}[]} topics - newest first
+ * @param {object} options
+ * @param {string} options.current - the topic on the page
+ * @param {TopicMemory} options.memory
+ * @param {string} options.filter - words that a row must hold, in its title or topic
+ * @param {number} options.now
+ * @returns {Group[]}
+ */
+export function groups(topics, { current, memory, filter, now }) {
+  const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
+  /** @type {Map<string, Row[]>} */
+  const found = new Map();
+  for (const { topic, at } of topics) {
+    const title = memory.title(topic) ?? topic;
+    const text = `${title} ${topic}`.toLowerCase();
+    if (!words.every((word) => text.includes(word))) continue;
+    const days = daysAgo(at, now);
+    const group = days <= 0 ? 'Today' : days === 1 ? 'Yesterday' : 'Earlier';
+    const seen = memory.seen(topic);
+    const row = { topic, at, title, unread: topic !== current && seen > 0 && at > seen };
+    const rows = found.get(group);
+    if (rows === undefined) found.set(group, [row]);
+    else rows.push(row);
+  }
+  return ['Today', 'Yesterday', 'Earlier'].flatMap((title) => (found.has(title) ? [{ title, rows: found.get(title) ?? [] }] : []));
+}
+
+/**
+ * The title of a topic: what its agent named it, else the first line of the first message of a person.
+ * @param {any} mirror
+ * @returns {string|null}
+ */
+export function titleOf(mirror) {
+  const { title, events } = mirror.context;
+  if (typeof title === 'string' && title.trim() !== '') return title.trim();
+  const first = events.find((/** @type {any} */ event) => event.type === 'user_message');
+  const content = first?.data.content;
+  const text = typeof content === 'string' ? content : Array.isArray(content) ? content.find((part) => part?.type === 'text')?.text : null;
+  const line = typeof text === 'string' ? text.trim().split('\n', 1)[0] : '';
+  return line === '' ? null : line.slice(0, 120);
+}
