@@ -28,12 +28,15 @@ from gateway.errors import BrokerUnavailableError, CommandError, ErrorCode
 from gateway.hub import Hub
 from gateway.session import topic_of
 from gateway.settings import Settings, SettingsError
+from gateway.types import Topic
 from gateway.wheel import Wheel
 
 __all__ = ["QueryRedaction", "SecurityHeaders", "app_from_env", "create_app", "static_directory"]
 
 HTTP_TIMEOUT = 10.0
 """Seconds a request may wait for the broker."""
+HTTP_RETRY = 0.05
+"""Seconds between two tries of it while the broker is away."""
 
 _HEADERS = {
     "content-security-policy": (
@@ -199,13 +202,22 @@ class _Endpoints:
 
     async def topic(self, request: Request) -> Response:
         topic = topic_of(_raw_topic(request))
+        answer = self._conversation if request.query_params.get("messages") == "1" else self._snapshot
         try:
             async with asyncio.timeout(HTTP_TIMEOUT):
-                if request.query_params.get("messages") != "1":
-                    return _json_text((await self.hub.snapshot(topic)).text)
-                snapshot, messages = await self.hub.conversation(topic)
-        except (BrokerUnavailableError, TimeoutError) as error:
+                while True:
+                    try:
+                        return await answer(topic)
+                    except BrokerUnavailableError:
+                        await asyncio.sleep(HTTP_RETRY)
+        except TimeoutError as error:
             raise CommandError(ErrorCode.INTERNAL, "the broker is away; try again", temporary=True) from error
+
+    async def _snapshot(self, topic: Topic) -> Response:
+        return _json_text((await self.hub.snapshot(topic)).text)
+
+    async def _conversation(self, topic: Topic) -> Response:
+        snapshot, messages = await self.hub.conversation(topic)
         return _json_text(b'%b,"messages":%b}' % (snapshot.text[:-1], encode_json(messages)))
 
     async def index(self, request: Request) -> Response:

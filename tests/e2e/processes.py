@@ -30,14 +30,15 @@ def free_port() -> int:
 
 async def until(condition: Callable[[], Awaitable[Any]], what: str) -> Any:
     """Ask again until the answer is truthy, and give that."""
-    async with asyncio.timeout(PATIENCE):
-        with contextlib.suppress(TimeoutError):
+    try:
+        async with asyncio.timeout(PATIENCE):
             while True:
                 answer = await condition()
                 if answer:
                     return answer
                 await asyncio.sleep(0.02)
-    raise AssertionError(f"waited {PATIENCE} s in vain for {what}")
+    except TimeoutError:
+        raise AssertionError(f"waited {PATIENCE} s in vain for {what}") from None
 
 
 class Process:
