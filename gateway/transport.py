@@ -119,7 +119,7 @@ class GatewayProtocol(WebSocketsSansIOProtocol):
         """Offer the writer to the application."""
         super().handle_connect(event)
         if self.response.status_code == 101:
-            extensions = cast(dict[str, Any], self.scope["extensions"])
+            extensions = cast("dict[str, Any]", self.scope["extensions"])
             extensions[self.EXTENSION] = DirectWriter(self)
 
     def send_receive_event_to_app(self) -> None:

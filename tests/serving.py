@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import uvicorn
 from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
 
 from gateway.app import create_app
 from gateway.broker.port import AppendRequest, Broker, Entry
@@ -43,7 +44,7 @@ class Gateway:
     @contextlib.asynccontextmanager
     async def plain(self, *, hello: bool = True) -> AsyncIterator["Plain"]:
         """A websocket of its own; `hello` sends the connect command."""
-        async with connect(self.url, compression=None, max_size=None, ping_interval=None) as socket_:
+        async with connect(self.url, compression=None, max_size=None, ping_interval=None, close_timeout=1) as socket_:
             plain = Plain(socket_)
             if hello:
                 await plain.ask("connect", {})
@@ -124,6 +125,14 @@ class Plain:
         """Give the next publication."""
         pub: dict[str, Any] = (await self.push())["pub"]
         return pub
+
+    async def closed(self, *, silently: bool = False) -> tuple[int | None, str]:
+        """Read until the close frame, `silently` without answering pings; give its code and reason."""
+        try:
+            while True:
+                await (asyncio.wait_for(self.socket.recv(), PATIENCE) if silently else self.line())
+        except ConnectionClosed as closed:
+            return (closed.rcvd.code, closed.rcvd.reason) if closed.rcvd else (None, "")
 
     async def line(self) -> dict[str, Any]:
         """Give the next line; pings are answered."""
