@@ -122,7 +122,8 @@ class Publisher:
             ValueError: The topic or the run id has another form.
 
         """
-        return self._opened(
+        return Run(
+            self,
             Start(
                 topic=parse_topic(topic),
                 run=new_id() if run_id is None else _checked_id(run_id),
@@ -134,7 +135,7 @@ class Publisher:
                 context=context,
                 adopt=adopt,
                 taken=taken,
-            )
+            ),
         )
 
     def take(self, state: TopicState, *, agent: str, model: str | None = None) -> Run | None:
@@ -151,9 +152,7 @@ class Publisher:
         queue = state.mirror.state()["queue"]
         if not queue:
             return None
-        return self._opened(
-            Start(topic=state.topic, run=new_id(), agent=agent, model=model, taken=queue[0], state=state)
-        )
+        return Run(self, Start(topic=state.topic, run=new_id(), agent=agent, model=model, taken=queue[0], state=state))
 
     async def publish(self, topic: str, event: Mapping[str, Any]) -> Position:
         """Publish an event outside any run; returns where it stands once it is stored.
@@ -244,6 +243,10 @@ class Publisher:
         at = max(at, self.broker.now() + 1000)
         await self.patience.call(lambda: self.broker.set_due(topic, at))
 
+    def entered(self, run: Run) -> None:
+        """Remember a run that has begun."""
+        self._runs.add(run)
+
     async def left(self, run: Run, *, taken: bool) -> None:
         """Forget a run that has ended, and let workers look at its topic.
 
@@ -255,11 +258,6 @@ class Publisher:
         self._runs.discard(run)
         if not taken and run.ended is not None:
             await self.patience.call(lambda: self.broker.wake(run.topic))
-
-    def _opened(self, start: Start) -> Run:
-        run = Run(self, start)
-        self._runs.add(run)
-        return run
 
 
 def _checked_id(text: str) -> str:

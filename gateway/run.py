@@ -401,6 +401,7 @@ class Run:
         begun = await self._start.begin(self._publisher)
         self._outbox, self._sender, self._recorder = begun.outbox, begun.sender, begun.recorder
         self._begun = True
+        self._publisher.entered(self)
 
     async def _leave(self, error: BaseException | None) -> None:
         try:

@@ -6,6 +6,7 @@ from typing import Any
 
 from gateway.broker.port import Appended, AppendRequest, Broker, Change, Condition, Entry
 from gateway.codec import decode_event, encode_event, encode_json
+from gateway.patience import Patience
 from gateway.topic_state import read_topic
 from gateway.types import START, Topic
 
@@ -21,7 +22,8 @@ async def events(broker: Broker, topic: str) -> list[dict[str, Any]]:
 
 
 async def mirror(broker: Broker, topic: str) -> dict[str, Any]:
-    return (await read_topic(broker, Topic(topic))).mirror.state()
+    """Give the state of a topic's mirror, waiting for a broker that is away."""
+    return (await Patience().call(lambda: read_topic(broker, Topic(topic)))).mirror.state()
 
 
 async def send(broker: Broker, topic: str, message: str, content: Any, *, by: str = "ann", wake: bool = True) -> None:

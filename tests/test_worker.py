@@ -1,0 +1,293 @@
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+import pytest_asyncio
+from redis.asyncio import Redis
+
+from gateway.broker.redis import RedisBroker
+from gateway.context.messages import Message
+from gateway.publisher import Publisher
+from gateway.run import Run
+from gateway.types import Topic
+from gateway.worker import Agent, Worker
+from tests.publishing import events, mirror, send, until
+
+TOPIC = "chat:1"
+
+
+@pytest_asyncio.fixture
+async def broker(redis_url: str, key_prefix: str) -> AsyncIterator[RedisBroker]:
+    broker = RedisBroker(redis_url, key_prefix=key_prefix)
+    yield broker
+    await broker.aclose()
+
+
+@contextlib.asynccontextmanager
+async def working(broker: RedisBroker, agent: Agent, *, lease: float = 30.0, **options: float) -> AsyncIterator[Worker]:
+    """A worker at work; it is stopped at the end, its runs with it."""
+    async with Publisher(broker=broker, lease=lease) as publisher:
+        worker = Worker(publisher, agent, name="helper", model="m", **options)  # type: ignore[arg-type]  # of ints too
+        serving = asyncio.create_task(worker.serve())
+        try:
+            yield worker
+        finally:
+            worker.stop()
+            await serving
+
+
+async def echo(run: Run, message: Message) -> None:
+    await run.add_message(Message.assistant(f"You said {message.text}"))
+
+
+def finished(broker: RedisBroker, topic: str, runs: int = 1) -> Callable[[], Awaitable[bool]]:
+    async def check() -> bool:
+        states = [run["status"] for run in (await mirror(broker, topic))["runs"]]
+        return len(states) == runs and "running" not in states
+
+    return check
+
+
+def texts(state: dict[str, dict[str, list[dict[str, dict[str, str]]]]]) -> list[str]:
+    return [event["data"]["content"] for event in state["context"]["events"]]
+
+
+async def test_message_is_answered_by_a_run(broker: RedisBroker) -> None:
+    async with working(broker, echo):
+        await send(broker, TOPIC, "m1", "hello")
+        await until(finished(broker, TOPIC))
+    state = await mirror(broker, TOPIC)
+    assert texts(state) == ["hello", "You said hello"]
+    assert state["queue"] == []
+    assert [(run["agent"], run["model"], run["status"]) for run in state["runs"]] == [("helper", "m", "completed")]
+    kinds = [event["type"] for event in await events(broker, TOPIC) if event["type"] != "context"]
+    assert kinds[:4] == ["message_queued", "agent_start", "message_taken", "user_message"]
+
+
+async def test_message_that_waited_before_the_worker_is_found(broker: RedisBroker) -> None:
+    await send(broker, TOPIC, "m1", "hello", wake=False)
+    async with working(broker, echo):
+        await until(finished(broker, TOPIC))
+    assert texts(await mirror(broker, TOPIC)) == ["hello", "You said hello"]
+
+
+async def test_message_whose_wake_up_was_lost_is_found(broker: RedisBroker) -> None:
+    async with working(broker, echo):
+        await send(broker, TOPIC, "m1", "one")
+        await until(finished(broker, TOPIC))
+        await send(broker, TOPIC, "m2", "two", wake=False)
+        await until(finished(broker, TOPIC, 2))
+
+
+async def test_wake_up_is_enough_without_a_note(broker: RedisBroker) -> None:
+    async with working(broker, echo):
+        await send(broker, "chat:0", "m0", "first")
+        await until(finished(broker, "chat:0"))
+        await send(broker, TOPIC, "m1", "hello")
+        await broker.set_due(Topic(TOPIC), None)
+        await until(finished(broker, TOPIC))
+
+
+async def test_messages_of_a_topic_are_answered_in_order(broker: RedisBroker) -> None:
+    at_once = 0
+
+    async def agent(run: Run, message: Message) -> None:
+        nonlocal at_once
+        at_once += 1
+        assert at_once == 1
+        await run.delta("…")
+        await asyncio.sleep(0.02)
+        await echo(run, message)
+        at_once -= 1
+
+    async with working(broker, agent):
+        for number in range(5):
+            await send(broker, TOPIC, f"m{number}", str(number))
+        await until(finished(broker, TOPIC, 5))
+    expected = [text for number in range(5) for text in (str(number), f"You said {number}")]
+    assert texts(await mirror(broker, TOPIC)) == expected
+
+
+async def test_topics_are_answered_at_once_within_the_bound(broker: RedisBroker) -> None:
+    running: set[str] = set()
+    most = 0
+    enough = asyncio.Event()
+
+    async def agent(run: Run, message: Message) -> None:
+        nonlocal most
+        running.add(run.topic)
+        most = max(most, len(running))
+        if most == 3:
+            enough.set()
+        await enough.wait()
+        await echo(run, message)
+        running.discard(run.topic)
+
+    async with working(broker, agent, concurrency=3):
+        for number in range(9):
+            await send(broker, f"chat:{number}", "m", "hello")
+        for number in range(9):
+            await until(finished(broker, f"chat:{number}"))
+    assert most == 3
+
+
+async def test_two_workers_share_the_work(broker: RedisBroker) -> None:
+    async with working(broker, echo), working(broker, echo):
+        for number in range(20):
+            await send(broker, f"chat:{number % 5}", f"m{number}", str(number))
+        for number in range(5):
+            await until(finished(broker, f"chat:{number}", 4))
+    for number in range(5):
+        answers = texts(await mirror(broker, f"chat:{number}"))
+        assert sorted(answers) == sorted(f"{said}{n}" for n in range(number, 20, 5) for said in ("", "You said "))
+
+
+async def test_failing_agent_fails_its_run_only(broker: RedisBroker) -> None:
+    async def agent(run: Run, message: Message) -> None:
+        await run.delta("I try")
+        if message.text == "bad":
+            raise RuntimeError("no way")
+        await echo(run, message)
+
+    async with working(broker, agent):
+        await send(broker, TOPIC, "m1", "bad")
+        await send(broker, TOPIC, "m2", "good")
+        await until(finished(broker, TOPIC, 2))
+    state = await mirror(broker, TOPIC)
+    assert [(run["status"], run["error"]) for run in state["runs"]] == [("failed", "no way"), ("completed", None)]
+    assert texts(state) == ["bad", "I try", "good", "You said good"]
+
+
+async def test_agent_may_end_its_run_itself(broker: RedisBroker) -> None:
+    async def agent(run: Run, _: Message) -> None:
+        await run.cancel("not today")
+
+    async with working(broker, agent):
+        await send(broker, TOPIC, "m1", "hello")
+        await until(finished(broker, TOPIC))
+    assert (await mirror(broker, TOPIC))["runs"][0]["status"] == "cancelled"
+
+
+async def test_message_behind_a_run_of_somebody_else_waits_for_its_end(broker: RedisBroker) -> None:
+    async with Publisher(broker=broker) as publisher, working(broker, echo):
+        async with publisher.run(TOPIC, agent="other") as run:
+            await send(broker, TOPIC, "m1", "hello")
+            await asyncio.sleep(0.1)
+            assert len((await mirror(broker, TOPIC))["queue"]) == 1
+            await run.delta("x")
+        await until(finished(broker, TOPIC, 2))
+    assert texts(await mirror(broker, TOPIC)) == ["x", "hello", "You said hello"]
+
+
+async def test_stopped_worker_lets_its_runs_finish(broker: RedisBroker) -> None:
+    started = asyncio.Event()
+
+    async def agent(run: Run, message: Message) -> None:
+        started.set()
+        await asyncio.sleep(0.1)
+        await echo(run, message)
+
+    async with working(broker, agent):
+        await send(broker, TOPIC, "m1", "hello")
+        await send(broker, TOPIC, "m2", "later")
+        await started.wait()
+    state = await mirror(broker, TOPIC)
+    assert texts(state) == ["hello", "You said hello"]
+    assert [waiting["id"] for waiting in state["queue"]] == ["m2"]
+
+
+async def test_stopped_worker_cancels_what_does_not_finish(broker: RedisBroker) -> None:
+    started = asyncio.Event()
+
+    async def agent(run: Run, _: Message) -> None:
+        await run.delta("thinking")
+        started.set()
+        await asyncio.Event().wait()
+
+    async with working(broker, agent, grace=0.05):
+        await send(broker, TOPIC, "m1", "hello")
+        await started.wait()
+    state = await mirror(broker, TOPIC)
+    assert (state["runs"][0]["status"], state["runs"][0]["error"]) == ("cancelled", "the worker was stopped")
+    assert texts(state) == ["hello", "thinking"]
+
+
+async def test_cancelled_worker_ends_its_runs(broker: RedisBroker) -> None:
+    started = asyncio.Event()
+
+    async def agent(_run: Run, _message: Message) -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    async with Publisher(broker=broker) as publisher:
+        serving = asyncio.create_task(Worker(publisher, agent).serve())
+        await send(broker, TOPIC, "m1", "hello")
+        await started.wait()
+        serving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await serving
+        assert (await mirror(broker, TOPIC))["runs"][0]["status"] == "cancelled"
+
+
+async def test_topic_without_work_is_forgotten(broker: RedisBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.worker._IDLE_DELAY", 0)
+    async with working(broker, echo, lease=0.3):
+        await send(broker, TOPIC, "m1", "hello")
+        await until(finished(broker, TOPIC))
+
+        async def forgotten() -> bool:
+            return not await broker.due(until=broker.now() + 10**9)
+
+        await until(forgotten)
+
+
+async def test_worker_outlives_its_links(broker: RedisBroker, redis: Redis) -> None:
+    async with working(broker, echo):
+        await send(broker, TOPIC, "m1", "one")
+        await until(finished(broker, TOPIC))
+        await redis.client_kill_filter(_type="pubsub")
+        await send(broker, TOPIC, "m2", "two")
+        await until(finished(broker, TOPIC, 2))
+
+
+WORKER = """
+import asyncio, sys
+from gateway.publisher import Publisher
+from gateway.worker import Worker
+
+async def agent(run, message):
+    await run.delta("half an ans")
+    await run.flush()
+    print("started", flush=True)
+    await asyncio.Event().wait()
+
+async def main(url, prefix):
+    async with Publisher(url, key_prefix=prefix, lease=1.0) as publisher:
+        await Worker(publisher, agent).serve()
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+async def test_run_of_a_killed_worker_is_lost_and_the_next_message_answered(
+    broker: RedisBroker, redis_url: str, key_prefix: str
+) -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", WORKER, redis_url, key_prefix, stdout=asyncio.subprocess.PIPE
+    )
+    await send(broker, TOPIC, "m1", "hello")
+    assert process.stdout is not None
+    assert await process.stdout.readline() == b"started\n"
+    os.kill(process.pid, signal.SIGKILL)
+    await process.wait()
+    async with working(broker, echo, lease=1.0):
+        await until(finished(broker, TOPIC))
+        state = await mirror(broker, TOPIC)
+        assert (state["runs"][0]["status"], state["open"][0]["interrupted"]) == ("lost", True)
+        await send(broker, TOPIC, "m2", "still there?")
+        await until(finished(broker, TOPIC, 2))
+    assert texts(await mirror(broker, TOPIC)) == ["hello", "half an ans", "still there?", "You said still there?"]
