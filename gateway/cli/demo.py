@@ -8,8 +8,7 @@ import socket
 import subprocess
 import sys
 import webbrowser
-from collections.abc import AsyncIterator, Coroutine
-from typing import Any
+from collections.abc import AsyncIterator
 
 import click
 import msgspec
@@ -81,25 +80,23 @@ async def _demo(
             # It may wait for a browser to start, which must not hold up the page that the browser asks for.
             asyncio.get_running_loop().run_in_executor(None, webbrowser.open, page)
 
-    async with EmbeddedServer() as server, asyncio.TaskGroup() as watchers:
+    async with EmbeddedServer() as server, _agent(server.url, arguments) as agent:
         settings = msgspec.structs.replace(settings, redis_url=server.url)
-        async with _agent(server.url, arguments) as agent:
+        ends = [asyncio.create_task(server.failed.wait()), asyncio.create_task(agent.wait())]
+        for end in ends:
+            end.add_done_callback(lambda _: stop.set())
+        try:
             with noted(note_of(settings, listener)):
-                ends = server.failed.wait(), agent.wait()
-                watching = [watchers.create_task(_stop_after(end, stop)) for end in ends]
                 ended_by = await serve(settings, listener, started=greet, stop=stop)
-                for watcher in watching:
-                    watcher.cancel()
-            if server.failed.is_set():
-                await server.wait()
-            if agent.returncode is not None and ended_by is None:
-                raise AgentEndedError(code=agent.returncode)
+        finally:
+            for end in ends:
+                end.cancel()
+            await asyncio.wait(ends)
+        if ended_by is None and server.failed.is_set():
+            await server.wait()
+        if ended_by is None and agent.returncode is not None:
+            raise AgentEndedError(code=agent.returncode)
     return ended_by
-
-
-async def _stop_after(end: Coroutine[Any, Any, object], stop: asyncio.Event) -> None:
-    await end
-    stop.set()
 
 
 @contextlib.asynccontextmanager

@@ -120,8 +120,6 @@ def listen(settings: Settings) -> socket.socket:
     try:
         return bind(settings.host, settings.port)
     except OSError as error:
-        if error.errno is None:
-            raise
         raise click.UsageError(f"cannot listen on {settings.host}, port {settings.port}: {error.strerror}") from error
 
 

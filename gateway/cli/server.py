@@ -40,7 +40,7 @@ BACKLOG = 2048
 _PROTOCOL = "gateway.transport:GatewayProtocol"
 
 
-class PortTakenError(GatewayError, OSError):
+class PortTakenError(GatewayError):
     """Another program listens on the port.
 
     Attributes:
@@ -55,7 +55,7 @@ class PortTakenError(GatewayError, OSError):
         self.port = port
 
     def __str__(self) -> str:
-        return f"port {self.port} of {self.host} is taken by another program"
+        return f"port {self.port} of {self.host} is taken by another program; choose another one with --port"
 
 
 class StartError(GatewayError):

@@ -1,0 +1,177 @@
+"""`serve`, as a process of its own."""
+
+import asyncio
+import json
+import signal
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import psutil
+import pytest
+import pytest_asyncio
+from redis.asyncio import Redis
+from websockets.asyncio.client import connect
+
+from gateway.broker.embedded import EmbeddedServer
+from gateway.client import Client
+from tests.e2e.processes import Process, free_port, until
+
+
+class Serving:
+    """A `gateway serve` that has said where it is."""
+
+    def __init__(self, process: Process, url: str, redis_url: str) -> None:
+        self.process = process
+        self.url = url
+        self.redis_url = redis_url
+
+
+class Starter:
+    """Starts `serve` and ends what a test left."""
+
+    def __init__(self) -> None:
+        self.processes: list[Process] = []
+
+    async def __call__(self, *arguments: str) -> Serving:
+        process = await Process.start("serve", "--port", "0", "--drain", "0", *arguments)
+        self.processes.append(process)
+        url = (await process.line()).removeprefix("Gateway: ").strip()
+        redis_line = await process.line()
+        if not redis_line:
+            raise AssertionError(await process.end())
+        return Serving(process, url, redis_line.removeprefix("Redis:").split()[0])
+
+
+@pytest_asyncio.fixture
+async def serve() -> AsyncIterator[Starter]:
+    starter = Starter()
+    yield starter
+    for process in starter.processes:
+        await process.stop()
+
+
+async def gone(processes: list[psutil.Process]) -> bool:
+    return not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in processes)
+
+
+async def run(*arguments: str) -> tuple[int, str, str]:
+    return await (await Process.start(*arguments)).end()
+
+
+async def test_private_store_and_note_let_the_other_commands_do_without_settings(serve: Starter) -> None:
+    serving = await serve()
+    assert await run("publish", "t", '{"type":"note"}') == (0, "", "")
+    code, out, _ = await run("topics", "--json")
+    assert (code, json.loads(out)["topic"]) == (0, "t")
+    code, out, _ = await run("tail", "t", "--no-follow", "--json")
+    assert (code, json.loads(out)["data"]) == (0, {"type": "note"})
+    async with Redis.from_url(serving.redis_url) as redis:
+        assert await redis.ping()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+@pytest.mark.parametrize("workers", ["1", "2"])
+async def test_signal_ends_it_quietly_with_its_store(
+    serve: Starter, number: signal.Signals, code: int, workers: str
+) -> None:
+    serving = await serve("--workers", workers)
+    children = psutil.Process(serving.process.pid).children(recursive=True)
+    assert len(children) >= 2
+    serving.process.kill(number)
+    assert await serving.process.end() == (code, "", "")
+    await until(lambda: gone(children), "all processes to end")
+    code, _, err = await run("topics")
+    assert (code, "nobody listens there" in err) == (1, True)
+
+
+async def test_data_and_address_outlive_it(serve: Starter) -> None:
+    first = await serve()
+    await run("publish", "t", '{"type":"note"}')
+    first.process.kill(signal.SIGTERM)
+    await first.process.end()
+    second = await serve()
+    assert second.redis_url == first.redis_url
+    _, out, _ = await run("tail", "t", "--no-follow", "--json")
+    assert json.loads(out)["data"] == {"type": "note"}
+
+
+async def test_data_directory_in_use_is_one_line_and_1(serve: Starter, tmp_path: Path) -> None:
+    await serve("--data-dir", str(tmp_path / "store"))
+    code, out, err = await run("serve", "--port", "0", "--data-dir", str(tmp_path / "store"))
+    assert (code, out) == (1, "")
+    assert "is in use by another server" in err
+    assert err.count("\n") == 1
+
+
+async def test_port_taken_is_one_line_and_1() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        expected = f"gateway: port {port} of 127.0.0.1 is taken by another program; choose another one with --port\n"
+        assert await run("serve", "--port", str(port)) == (1, "", expected)
+
+
+async def test_given_redis_is_used_and_its_password_not_shown(serve: Starter) -> None:
+    async with EmbeddedServer() as server:
+        password = server.url.split(":")[2].partition("@")[0]
+        serving = await serve("--redis-url", server.url)
+        assert password not in serving.redis_url
+        assert await run("publish", "t", '{"type":"note"}') == (0, "", "")
+        async with Redis.from_url(server.url) as redis:
+            assert await redis.keys("gw:{t}*")
+        serving.process.kill(signal.SIGTERM)
+        assert await serving.process.end() == (0, "", "")
+
+
+async def test_store_that_dies_ends_it_with_an_error(serve: Starter) -> None:
+    serving = await serve()
+    async with Redis.from_url(serving.redis_url) as redis:
+        await redis.shutdown(nosave=True)
+    code, _, err = await serving.process.end()
+    assert code == 1
+    assert "gateway: the embedded server ended" in err
+
+
+async def test_store_that_dies_ends_all_workers_with_an_error(serve: Starter) -> None:
+    serving = await serve("--workers", "2")
+    async with Redis.from_url(serving.redis_url) as redis:
+        await redis.shutdown(nosave=True)
+    code, _, err = await serving.process.end()
+    assert code == 1
+    assert "gateway: the embedded server ended" in err
+
+
+async def test_killed_it_leaves_no_store_behind(serve: Starter) -> None:
+    serving = await serve()
+    children = psutil.Process(serving.process.pid).children(recursive=True)
+    serving.process.kill(signal.SIGKILL)
+    await serving.process.end()
+    await until(lambda: gone(children), "the store to end")
+
+
+async def test_query_strings_stay_out_of_the_log(serve: Starter) -> None:
+    serving = await serve()
+    url = serving.url.replace("http", "ws") + "/connection/websocket?token=very-secret"
+    async with connect(url, ping_interval=None) as socket:
+        await socket.send("nonsense")
+        await socket.wait_closed()
+    serving.process.kill(signal.SIGTERM)
+    _, out, err = await serving.process.end()
+    assert "very-secret" not in out + err
+
+
+async def test_workers_share_the_port(serve: Starter) -> None:
+    serving = await serve("--workers", "2")
+    async with Client(serving.url) as one, Client(serving.url) as two:
+        subscriptions = [client.subscribe("t", since="start", mirror=False) for client in (one, two)]
+        await one.publish("t", {"type": "note"})
+        async with asyncio.timeout(30):
+            assert [(await anext(each)).data for each in subscriptions] == [{"type": "note"}] * 2
+
+
+async def test_listens_where_it_is_told(serve: Starter) -> None:
+    port = free_port()
+    serving = await serve("--port", str(port))
+    assert serving.url == f"http://127.0.0.1:{port}"
