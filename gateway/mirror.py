@@ -90,7 +90,7 @@ class Mirror:
         mirror = cls(stored.topic, stored.epoch, stored.offset)
         mirror._log = SessionLog([asdict(entry) for entry in context.events], next_seq=context.next_seq)
         mirror._fields = {name: getattr(context, name) for name in _CONTEXT_FIELDS}
-        mirror._tool_calls = list(context.tool_calls)
+        mirror._tool_calls = context.tool_calls
         mirror._archived_to = context.archived_to
         mirror._usage = context.usage
         mirror._open.restore(state.open)
