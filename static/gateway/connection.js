@@ -175,6 +175,8 @@ export class Connection {
       return;
     }
     for (const line of data.split('\n')) {
+      // A listener may have closed it.
+      if (this.#socket === null) return;
       if (line === '') continue;
       let message;
       try {
@@ -188,9 +190,8 @@ export class Connection {
         return;
       }
       this.#take(message, line.length);
-      if (this.#socket === null) return;
     }
-    if (this.#open) this.#listener.frameEnded();
+    if (this.#open && this.#socket !== null) this.#listener.frameEnded();
   }
 
   /** @param {FrameError} error */

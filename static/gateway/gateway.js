@@ -417,7 +417,11 @@ export class Gateway {
     if (this.sure === this.#shownSure) return;
     this.#shownSure = this.sure;
     this.#emitter.emit('sure', this.sure);
-    for (const topic of [...this.#topics.values()]) topic.refresh();
+    for (const topic of [...this.#topics.values()]) {
+      // What waits for another try was mostly refused because of what is over now.
+      if (this.sure) topic.attach();
+      topic.refresh();
+    }
   }
 
   #pageChanged() {

@@ -166,7 +166,7 @@ export class Subscription {
     this.attach();
   }
 
-  /** There is a connection now. */
+  /** Do not wait any longer to ask; nothing happens without a connection, or where it was asked already. */
   attach() {
     if (this.#phase === 'waiting' && this.#host.connection !== null) this.#ask();
   }
@@ -230,6 +230,7 @@ export class Subscription {
   #ask() {
     const { connection } = this.#host;
     if (connection === null) return;
+    this.#host.environment.clearTimeout(this.#askTimer);
     if (this.#remote) connection.request('unsubscribe', { channel: this.name }, () => {});
     this.#phase = 'asking';
     this.#remote = true;

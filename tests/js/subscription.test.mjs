@@ -483,6 +483,28 @@ test('a temporary error is tried again after growing waits', async () => {
   assert.equal(topic.state, 'live');
 });
 
+test('when the broker is back, a topic does not wait any longer', async () => {
+  const server = new FakeGateway();
+  const broker = (sure) => server.socket.deliver({ push: { message: { data: { type: 'broker', sure } } } });
+  let away = true;
+  server.answers.set('subscribe', () =>
+    away ? { error: { code: 100, message: 'the broker is away', temporary: true } } : undefined,
+  );
+  const { topic } = await following(server);
+  broker(false);
+  for (let passed = 0; passed < 60; passed += 20) {
+    server.socket.deliver({});
+    await server.clock.advance(20_000);
+  }
+  away = false;
+  broker(true);
+  await settled();
+  assert.equal(topic.state, 'live');
+  const asked = server.asked('subscribe').length;
+  await server.clock.advance(25_000);
+  assert.equal(server.asked('subscribe').length, asked);
+});
+
 test('a subscribe without a reply costs the connection: what comes next could not be judged', async () => {
   const server = new FakeGateway();
   server.answers.set('subscribe', (_, times) => (times === 0 ? { silence: true } : undefined));
