@@ -38,6 +38,7 @@ class Reader(asyncio.Protocol):
         self._topic = topic
         self._subscribed: asyncio.Future[None] | None = None
         self._buffer = bytearray()
+        self._commands = b""
         self._frames: list[bytes] = []
         self._open = False
         self._parts: list[str] = []
@@ -59,7 +60,8 @@ class Reader(asyncio.Protocol):
         if self.mirror.epoch:
             subscribe |= {"recover": True, "epoch": self.mirror.epoch, "offset": self.mirror.offset}
         commands = json.dumps({"id": 1, "connect": {}}) + "\n" + json.dumps({"id": 2, "subscribe": subscribe})
-        transport.write(HANDSHAKE + masked(commands))
+        self._commands = masked(commands)
+        transport.write(HANDSHAKE)
 
     def connection_lost(self, error: Exception | None) -> None:
         self.lost.set()
@@ -76,6 +78,8 @@ class Reader(asyncio.Protocol):
             assert buffer.startswith(b"HTTP/1.1 101"), bytes(buffer[:200])
             del buffer[: end + 4]
             self._open = True
+            assert self._transport is not None
+            self._transport.write(self._commands)
         at = 0
         while len(buffer) >= at + 2:
             length, head = buffer[at + 1], 2
