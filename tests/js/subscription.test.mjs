@@ -404,6 +404,17 @@ for (const [what, push] of [
   });
 }
 
+test('a reply that owes a snapshot is reported, and the state asked for anew', async () => {
+  const server = new FakeGateway();
+  await server.publish('t', delta('a'));
+  server.answers.set('subscribe', (_, times) => (times === 0 ? { reply: { epoch: 'epochAAA', offset: 1 } } : undefined));
+  const { topic, errors } = await following(server);
+  assert.ok(errors[0] instanceof SnapshotError);
+  assert.equal(topic.state, 'subscribing');
+  await server.clock.advance(200);
+  assertExact(server, topic);
+});
+
 test('a pushed thing without an offset that is no snapshot changes nothing', async () => {
   const { server, topic, changes } = await following();
   const count = changes.length;
@@ -638,6 +649,15 @@ test('a reader that may not see the history is live when it is subscribed', asyn
   const { topic, errors } = await following(server);
   assert.equal(topic.state, 'live');
   assert.deepEqual(errors, []);
+});
+
+test('so is one whose question for the top is not answered', async () => {
+  const server = new FakeGateway();
+  server.answers.set('history', () => ({ silence: true }));
+  const { topic, states } = await following(server);
+  await server.clock.advance(10_000);
+  assert.deepEqual(states, ['subscribing', 'catching-up', 'live']);
+  assert.equal(topic.behind, 0);
 });
 
 test('a reader that lags looks how far the top is', async () => {
