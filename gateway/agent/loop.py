@@ -52,7 +52,7 @@ async def answer(run: Run, model: Model, tools: Sequence[Tool] = ()) -> Message 
         try:
             check_cancellation(run.context)
         except ExecutionCancelled as error:
-            await run.cancel(str(error))
+            await run.cancel(error.reason)
             return None
         if run.context.max_iterations_reached():
             await run.log_event("turn_end", {"turn": turn, "steps": step, "reason": "max_iterations"})

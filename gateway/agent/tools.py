@@ -102,25 +102,32 @@ def _word_statistics(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _search_documentation(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    wanted = {word.lower() for word in re.findall(r"\w{3,}", str(arguments["query"]))}
+    wanted = _words(str(arguments["query"]))
+    paragraphs = _paragraphs()
+    spread = Counter(word for _, _, words in paragraphs for word in words & wanted)
     scored = []
-    for section, text in _paragraphs():
-        found = wanted & {word.lower() for word in re.findall(r"\w+", text)}
-        if found:
-            scored.append((len(found), section, text))
+    for section, text, words in paragraphs:
+        # A word that few paragraphs have says more.
+        score = sum(1 / spread[word] for word in words & wanted)
+        if score:
+            scored.append((score, {"section": section, "text": text}))
     scored.sort(key=lambda item: -item[0])
-    return {"found": len(scored), "passages": [{"section": section, "text": text} for _, section, text in scored[:3]]}
+    return {"found": len(scored), "passages": [passage for _, passage in scored[:3]]}
+
+
+def _words(text: str) -> set[str]:
+    return {word.lower().rstrip("s") for word in re.findall(r"\w{4,}", text)}
 
 
 @cache
-def _paragraphs() -> tuple[tuple[str, str], ...]:
-    """Cut the packaged protocol into its paragraphs, each with the heading it stands under."""
+def _paragraphs() -> tuple[tuple[str, str, set[str]], ...]:
+    """Cut the packaged protocol into its paragraphs, each with the heading it stands under and its words."""
     section, found = "", []
     for block in files("gateway").joinpath("PROTOCOL.md").read_text(encoding="utf-8").split("\n\n"):
         if block.startswith("#"):
             section = block.splitlines()[0].lstrip("# ")
         elif block.strip():
-            found.append((section, " ".join(block.split())[:600]))
+            found.append((section, " ".join(block.split())[:600], _words(block)))
     return tuple(found)
 
 

@@ -1,0 +1,185 @@
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from openai import APIStatusError
+
+from gateway.agent.loop import answer
+from gateway.agent.openai_model import OpenAIModel, request_messages, request_tools
+from gateway.agent.tools import CALCULATE
+from gateway.broker.redis import RedisBroker
+from gateway.context.content import ContentPart
+from gateway.context.context import Context
+from gateway.context.messages import Message, ToolCall
+from gateway.errors import ProviderError
+from gateway.publisher import Publisher
+from tests.publishing import events, mirror
+
+TOPIC = "chat:1"
+USAGE = {"prompt_tokens": 7, "completion_tokens": 2, "total_tokens": 9}
+
+
+def chunk(delta: dict[str, Any] | None, *, finish: str | None = None, call: str = "chatcmpl-1") -> dict[str, Any]:
+    choices = [] if delta is None else [{"index": 0, "delta": delta, "finish_reason": finish}]
+    usage = USAGE if delta is None else None
+    common = {"object": "chat.completion.chunk", "created": 1, "model": "local"}
+    return {"id": call, **common, "choices": choices, "usage": usage}
+
+
+class Provider:
+    """A server that speaks the streaming form of chat completions; keeps what it was asked."""
+
+    def __init__(self, *responses: list[dict[str, Any] | None] | int) -> None:
+        self._responses = list(responses)
+        self.asked: list[dict[str, Any]] = []
+        self.url = ""
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            length = next(int(line[15:]) for line in head.splitlines() if line.lower().startswith("content-length:"))
+            self.asked.append(json.loads(await reader.readexactly(length)))
+            response = self._responses.pop(0)
+            if isinstance(response, int):
+                writer.write(b"HTTP/1.1 %d no\r\ncontent-length: 0\r\nconnection: close\r\n\r\n" % response)
+            else:
+                await self._stream(writer, response)
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+
+    async def _stream(self, writer: asyncio.StreamWriter, response: list[dict[str, Any] | None]) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
+        for event in response:
+            if event is None:  # the connection breaks
+                await writer.drain()
+                writer.transport.abort()
+                return
+            self._write(writer, json.dumps(event))
+        self._write(writer, "[DONE]")
+        writer.write(b"0\r\n\r\n")
+        await writer.drain()
+
+    @staticmethod
+    def _write(writer: asyncio.StreamWriter, data: str) -> None:
+        line = f"data: {data}\n\n".encode()
+        writer.write(b"%x\r\n%b\r\n" % (len(line), line))
+
+
+@contextlib.asynccontextmanager
+async def provider(*responses: list[dict[str, Any] | None] | int) -> AsyncIterator[tuple[OpenAIModel, Provider]]:
+    served = Provider(*responses)
+    server = await asyncio.start_server(served.answer, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    model = OpenAIModel("local", base_url=f"http://127.0.0.1:{port}/v1", api_key="none")
+    try:
+        yield model, served
+    finally:
+        await model.aclose()
+        server.close()
+        await server.wait_closed()
+
+
+async def test_response_is_streamed_and_used(publisher: Publisher, broker: RedisBroker) -> None:
+    arguments = [{"index": 0, "function": {"arguments": piece}} for piece in ('{"expression":', '"6*7"}')]
+    first = {"index": 0, "id": "c1", "type": "function", "function": {"name": "calculate", "arguments": ""}}
+    asks = [
+        chunk({"role": "assistant", "reasoning_content": "hm"}),
+        chunk({"tool_calls": [first]}),
+        *(chunk({"tool_calls": [piece]}) for piece in arguments),
+        chunk({}, finish="tool_calls"),
+        chunk(None),
+    ]
+    says = [chunk({"content": text}, call="chatcmpl-2") for text in ("It is ", "42")]
+    says += [chunk({}, finish="stop", call="chatcmpl-2"), chunk(None, call="chatcmpl-2")]
+    async with provider([*asks], [*says]) as (model, served), publisher.run(TOPIC, agent="a") as run:
+        await run.add_message(Message.user("6*7?"))
+        message = await answer(run, model, [CALCULATE])
+        assert message is not None
+        assert (message.text, message.metadata["finish_reason"]) == ("It is 42", "stop")
+    first_request, second_request = served.asked
+    assert (first_request["model"], first_request["stream"]) == ("local", True)
+    assert first_request["stream_options"] == {"include_usage": True}
+    assert first_request["tools"][0]["function"]["name"] == "calculate"
+    assert first_request["messages"] == [{"role": "user", "content": "6*7?"}]
+    assert [message["role"] for message in second_request["messages"]] == ["user", "assistant", "tool"]
+    assert second_request["messages"][1]["tool_calls"][0]["function"]["arguments"] == '{"expression":"6*7"}'
+    assert json.loads(second_request["messages"][2]["content"])["result"] == "42"
+    usage = (await mirror(broker, TOPIC))["context"]["usage"]
+    assert (usage["requests"], usage["input_tokens"], usage["output_tokens"]) == (2, 14, 4)
+
+
+async def test_response_that_breaks_off_is_asked_for_again(publisher: Publisher, broker: RedisBroker) -> None:
+    broken = [chunk({"content": "half an"}), None]
+    whole = [chunk({"content": "whole"}, call="2"), chunk({}, finish="stop", call="2"), chunk(None, call="2")]
+    async with provider(broken, [*whole]) as (model, served), publisher.run(TOPIC, agent="a") as run:
+        message = await model.respond(run, [])
+        assert message.text == "whole"
+    assert len(served.asked) == 2
+    kinds = [event["type"] for event in await events(broker, TOPIC)]
+    assert kinds.count("message_discarded") == 1
+    assert kinds.count("assistant_message") == 1
+
+
+async def test_response_that_always_breaks_off_fails_with_what_came(publisher: Publisher, broker: RedisBroker) -> None:
+    async def agent(model: OpenAIModel) -> None:
+        async with publisher.run(TOPIC, agent="a") as run:
+            await model.respond(run, [])
+
+    broken = [chunk({"content": "half an"})]
+    async with provider([*broken], [*broken], [*broken]) as (model, served):
+        with pytest.raises(ProviderError):
+            await agent(model)
+    assert len(served.asked) == 3
+    state = await mirror(broker, TOPIC)
+    assert state["runs"][0]["status"] == "failed"
+    assert state["context"]["events"][0]["data"]["metadata"]["interrupted"] is True
+
+
+async def test_refused_request_is_the_runs_error(publisher: Publisher, broker: RedisBroker) -> None:
+    async def agent(model: OpenAIModel) -> None:
+        async with publisher.run(TOPIC, agent="a") as run:
+            await model.respond(run, [])
+
+    async with provider(401) as (model, _):
+        with pytest.raises(APIStatusError):
+            await agent(model)
+    assert "401" in (await mirror(broker, TOPIC))["runs"][0]["error"]
+
+
+def test_request_messages_have_the_form_of_chat_completions() -> None:
+    parts = (
+        ContentPart.of_text("look"),
+        ContentPart.of_image_url("https://example.org/a.png"),
+        ContentPart(type="image", data="QUJD", media_type="image/jpeg"),
+    )
+    context = Context.new(
+        system_prompt="Be brief",
+        messages=[
+            Message.user(parts),
+            Message.assistant(None, thinking="hm", tool_calls=(ToolCall(id="c1", name="t", arguments="{}"),)),
+            Message.tool("c1", {"x": 1}),
+            Message.assistant(None),
+            Message(role="reviewer", content="fine"),
+        ],
+    )
+    system, user, asks, result, empty, other = request_messages(context)
+    assert system == {"role": "system", "content": "Be brief"}
+    assert [part["type"] for part in user["content"]] == ["text", "image_url", "image_url"]
+    assert user["content"][2]["image_url"]["url"] == "data:image/jpeg;base64,QUJD"
+    assert asks == {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "t", "arguments": "{}"}}],
+    }
+    assert result == {"role": "tool", "tool_call_id": "c1", "content": '{"x":1}'}
+    assert empty == {"role": "assistant", "content": ""}
+    assert other == {"role": "user", "content": "fine"}
+
+
+def test_request_tools() -> None:
+    (described,) = request_tools([CALCULATE])
+    assert described["function"]["parameters"]["required"] == ["expression"]
