@@ -1,0 +1,62 @@
+import asyncio
+
+import pytest
+
+from gateway.errors import BrokerError, BrokerUnavailableError
+from gateway.patience import Patience
+
+
+class Flaky:
+    """Fails as often as it is told to, then answers."""
+
+    def __init__(self, failures: int) -> None:
+        self.failures = failures
+        self.attempts = 0
+
+    async def __call__(self) -> str:
+        self.attempts += 1
+        if self.attempts <= self.failures:
+            raise BrokerUnavailableError("away")
+        return "answer"
+
+
+async def test_call_is_repeated_until_it_is_answered() -> None:
+    flaky, patience = Flaky(3), Patience()
+    assert await patience.call(flaky) == "answer"
+    assert flaky.attempts == 4
+
+
+async def test_answered_since_begins_anew_after_a_failure() -> None:
+    patience = Patience()
+    assert patience.answered_since is None
+    await patience.call(Flaky(0))
+    first = patience.answered_since
+    assert first is not None
+    await patience.call(Flaky(0))
+    assert patience.answered_since == first
+    await patience.call(Flaky(1))
+    assert patience.answered_since is not None
+    assert patience.answered_since > first
+
+
+async def test_other_errors_pass_through() -> None:
+    async def broken() -> None:
+        raise BrokerError("no script can do that")
+
+    with pytest.raises(BrokerError):
+        await Patience().call(broken)
+
+
+async def test_whoever_gives_up_cancels() -> None:
+    patience = Patience()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.2):
+            await patience.call(Flaky(10**9))
+    assert patience.answered_since is None
+
+
+async def test_outage_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    patience = Patience()
+    with caplog.at_level("INFO", logger="gateway.patience"):
+        await asyncio.gather(*(patience.call(Flaky(2)) for _ in range(5)))
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
