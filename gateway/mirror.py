@@ -143,21 +143,51 @@ class Mirror:
     def state(self) -> dict[str, Any]:
         """Give the state (PROTOCOL.md 5.1), as in `snapshot`."""
         return {
-            "context": {
-                "version": 2,
-                "events": self._log.entries(),
-                "archived_to": self._archived_to,
-                "next_seq": self._log.next_seq,
-                **self._fields,
-                "tool_calls": self._tool_calls.copy(),
-                "usage": self._usage,
-            },
-            "open": self._open.state(),
-            "runs": [{**asdict(run), "calls": run.calls.copy()} for run in self._runs.values()],
-            "approvals": [asdict(approval) for approval in self._approvals.values()],
-            "queue": [asdict(message) for message in self._queue.values()],
-            "log": list(self._lines),
+            "context": self.context,
+            "open": self.open,
+            "runs": self.runs,
+            "approvals": self.approvals,
+            "queue": self.queue,
+            "log": self.log,
         }
+
+    @property
+    def context(self) -> dict[str, Any]:
+        """The conversation's log and its fields; `Context.deserialize` takes it."""
+        return {
+            "version": 2,
+            "events": self._log.entries(),
+            "archived_to": self._archived_to,
+            "next_seq": self._log.next_seq,
+            **self._fields,
+            "tool_calls": self._tool_calls.copy(),
+            "usage": self._usage,
+        }
+
+    @property
+    def open(self) -> list[dict[str, Any]]:
+        """The messages that are being written."""
+        return self._open.state()
+
+    @property
+    def runs(self) -> list[dict[str, Any]]:
+        """The runs: all that live, and the last 100 ended ones."""
+        return [{**asdict(run), "calls": run.calls.copy()} for run in self._runs.values()]
+
+    @property
+    def approvals(self) -> list[dict[str, Any]]:
+        """The approvals: all that wait, and the last 100 decided ones."""
+        return [asdict(approval) for approval in self._approvals.values()]
+
+    @property
+    def queue(self) -> list[dict[str, Any]]:
+        """The people's messages that wait for the agent."""
+        return [asdict(message) for message in self._queue.values()]
+
+    @property
+    def log(self) -> list[dict[str, Any]]:
+        """The last 200 log lines."""
+        return list(self._lines)
 
     def messages(self) -> list[dict[str, Any]]:
         """Give the folded conversation (PROTOCOL.md 5.8), without what is still being written."""

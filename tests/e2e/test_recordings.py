@@ -27,7 +27,7 @@ async def replay(gateway: Gateway, provider: str, path: Path, topic: str, *, spe
 async def follow(gateway: Gateway, topic: str) -> dict[str, Any]:
     """Follow a topic from now on until its run has ended, and give the mirror."""
     async for update in subscribe(gateway.url, topic):
-        runs = update.mirror.state()["runs"]
+        runs = update.mirror.runs
         if runs and all(run["status"] in ENDED for run in runs):
             return update.mirror.snapshot()
     raise AssertionError("the subscription ended before the run")
