@@ -21,7 +21,8 @@ if limit > 0 and from < s.top then
   deltas = redis.call('XRANGE', KEYS[3], (from + 1) .. '-0', '+', 'COUNT', limit)
 end
 
--- The first `limit` of both together; whatever lies above the last one taken is for the next page.
+-- The first `limit` of both together; whatever lies above the last one taken is for the next page. The top itself is
+-- always stored, so a page that is not cut ends there.
 local function place(entry)
   return tonumber(string.match(entry[1], '^%d+'))
 end
@@ -34,7 +35,6 @@ while i + j < limit and (stored[i + 1] or deltas[j + 1]) do
     j, upto = j + 1, place(b)
   end
 end
-if limit > 0 and i + j < limit then upto = s.top end
 for k = #stored, i + 1, -1 do stored[k] = nil end
 for k = #deltas, j + 1, -1 do deltas[k] = nil end
 

@@ -10,7 +10,7 @@ if s.epoch == '' and redis.call('EXISTS', KEYS[2], KEYS[3], KEYS[4], KEYS[5]) ==
 s = whole(s)
 local epoch, offset = ARGV[2], tonumber(ARGV[3])
 settle(s, epoch, offset)
-if epoch == '' or not continues(s, epoch, offset) or offset < s.floor then
+if not continues(s, epoch, offset) or offset < s.floor then
   return {'stale', s.epoch, s.top, s.floor}
 end
 
@@ -20,7 +20,7 @@ local function outdated(field, value, offsets)
   if kind == 'w' then
     return name ~= s.run and tonumber(string.match(value, '(%d+)$')) <= s.floor
   elseif kind == 'r' then
-    return name ~= s.run and string.sub(value, 1, 4) == 'end ' and tonumber(string.match(value, '(%d+)$')) <= s.floor
+    return string.sub(value, 1, 4) == 'end ' and tonumber(string.match(value, '(%d+)$')) <= s.floor
   elseif kind == 'a' then
     return string.sub(name, 1, #s.run + 1) ~= s.run .. '/' and string.sub(value, 1, 8) ~= 'pending '
       and (offsets[name] or 0) <= s.floor

@@ -127,6 +127,14 @@ async def test_append_repeated_after_other_writers_is_stored_once(author: Author
     assert await texts(author.broker) == ["start", "a", "1"]
 
 
+async def test_append_repeated_after_another_writer_took_the_lease_for_the_run(author: Author) -> None:
+    first = stored(await author.add("a"))
+    request = AppendRequest(writer="w2", seq="9", run=author.run, token=author.token, lease=1000, entries=[event("b")])
+    author.position = stored(await author.broker.append(TOPIC, request, position=author.position)).position
+    assert stored(await author.add("a", seq=author.seq)).position == first.position
+    assert await texts(author.broker) == ["start", "a", "b"]
+
+
 async def test_append_repeated_by_a_fenced_writer_gets_its_first_answer(author: Author) -> None:
     first = stored(await author.add("a"))
     await lose(author)
@@ -188,6 +196,8 @@ async def test_append_takes_a_lease_again_with_its_own_token(author: Author) -> 
     stored(await author.add("a", lease=60_000))
     stored(await author.add("b"))
     assert await texts(author.broker) == ["start", "a", "b"]
+    author.token = author.token[::-1]
+    assert isinstance(await author.add("c", lease=60_000), Busy)
 
 
 async def test_append_after_a_lapsed_lease_goes_on_while_nobody_declared_it_dead(author: Author) -> None:
@@ -252,6 +262,9 @@ async def test_append_changes_fields_with_its_events(author: Author, redis: Redi
     assert await redis.hmget(keys[0], "m:1", "m:2") == ["hello  wörld".encode(), b"x"]
     await author.add("b", changes=[Change(field="m:1", value="")])
     assert await redis.hmget(keys[0], "m:1", "m:2") == [None, b"x"]
+    await author.add("c", changes=[Change(field="a:run1/1", value="pending 0 null")])
+    await author.add("d", changes=[Change(field="a:run1/1", value=""), Change(field="m:2", value="")])
+    assert {name[:2] for name in await redis.hkeys(keys[0]) if name[1:2] == b":"} == {b"w:", b"r:"}
 
 
 @pytest.mark.parametrize(
@@ -456,6 +469,7 @@ async def test_append_to_a_vanished_topic_is_told_to_restore(
     answer = await author.add("a")
     assert isinstance(answer, Restore)
     assert (answer.position.offset, answer.seq, answer.hash) == (0, 0, "")
+    assert answer.position.epoch not in {"", author.position.epoch}
     assert (answer.append_seq, answer.holder, answer.open) == ("", "", ())
     author.position = answer.position
     stored(await author.add("a", lease=1000))
@@ -538,6 +552,17 @@ async def test_append_gives_all_keys_one_deadline(author: Author, redis: Redis, 
     assert max(found) - min(found) < 1000
     day = 24 * 3600 * 1000
     assert 29 * day < found[0] <= 30 * day
+
+
+async def test_append_gives_keys_that_come_later_the_same_deadline(
+    broker: RedisBroker, redis: Redis, keys: tuple[str, ...]
+) -> None:
+    author = Author(broker, TOPIC)
+    await author.add(event("a", kind="d", message="m1"), lease=1000)
+    assert await redis.exists(*keys) == 2
+    await author.add(event("a", kind="e", message="m1"), event("b", kind="d", message="m2"))
+    assert len(await deadlines(redis, keys)) == 3
+    assert min(await deadlines(redis, keys)) > 0
 
 
 async def test_append_renews_the_deadline_now_and_then(

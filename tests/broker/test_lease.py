@@ -9,7 +9,7 @@ from redis.asyncio import Redis
 from gateway.broker.port import Appended, Busy, Ended, Fenced, LogStep, Restore
 from gateway.broker.redis import RedisBroker
 from gateway.types import START, Position
-from tests.broker.author import Author, act, stored
+from tests.broker.author import Author, act, event, stored
 from tests.broker.conftest import TOPIC
 
 LOST = b'{"type":"agent_lost","run":"run1"}'
@@ -139,6 +139,18 @@ async def test_declare_lost_after_the_deadline_ends_the_run_once(
     history = await author.broker.read(TOPIC, START)
     assert [stored.data for stored in history.events][1:] == [LOST]
     assert (await Author(author.broker, TOPIC, run="run2").start()).first == 3
+
+
+async def test_declare_lost_of_one_who_wrote_only_deltas(
+    broker: RedisBroker, redis: Redis, keys: tuple[str, ...]
+) -> None:
+    author = Author(broker, TOPIC)
+    await author.add(event("a", kind="d", message="m1"), lease=30_000)
+    await renew(author, lease=0)
+    assert stored(await declare_lost(author)).position.offset == 2
+    assert await redis.ttl(keys[1]) > 0
+    history = await broker.read(TOPIC, START)
+    assert [found.offset for found in history.events] == [1, 2]
 
 
 async def test_declare_lost_just_after_a_rollback_gives_the_run_its_length_again(

@@ -43,6 +43,8 @@ async def test_read_of_what_nobody_wrote_creates_nothing(
     assert await broker.read(TOPIC, START) == NOTHING
     assert await broker.read(TOPIC, START, seen=True) == NOTHING
     assert await redis.exists(*keys) == 0
+    await redis.hset(keys[5], "hash", "written before the event that refers to it")
+    assert await broker.read(TOPIC, START) == NOTHING
 
 
 async def test_read_of_what_nobody_wrote_from_a_position_is_a_gap(
@@ -125,6 +127,10 @@ async def test_read_from_another_history_is_a_gap_from_the_start(author: Author)
     history = await author.broker.read(TOPIC, Position(epoch="unknown0", offset=1))
     assert (history.complete, history.snapshot, history.snapshot_position) == (False, None, None)
     assert offsets(history) == [1]
+
+
+async def test_read_from_an_offset_of_no_epoch_is_a_gap(author: Author) -> None:
+    assert not (await author.broker.read(TOPIC, Position(epoch="", offset=1))).complete
 
 
 async def test_read_above_the_top_by_a_client_is_only_judged(author: Author) -> None:

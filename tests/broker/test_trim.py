@@ -51,6 +51,16 @@ async def test_trim_counts_what_came_after_the_fold(author: Author) -> None:
     assert history.size == 10 + sum(len(stored.data) for stored in history.events)
 
 
+async def test_trim_of_an_open_message_counts_what_is_left_of_it(author: Author) -> None:
+    for text in "abcd":
+        await author.delta(text)
+    await trim(author, Position(epoch=author.position.epoch, offset=3), b"x" * 10)
+    left = await author.broker.read(TOPIC, author.position)
+    assert left.size == 10 + 2 * len(b'{"text":"a"}')
+    await author.end_message("abcd")
+    assert (await author.broker.read(TOPIC, author.position)).size == 10 + len(b'{"text":"abcd"}')
+
+
 async def test_trim_after_the_deltas_were_dropped_never_counts_below_nothing(author: Author) -> None:
     for _ in range(10):
         await author.delta("a" * 100)
@@ -59,6 +69,22 @@ async def test_trim_after_the_deltas_were_dropped_never_counts_below_nothing(aut
     await author.broker.trim(TOPIC, b"x", position=Position(epoch=folded.epoch, offset=11), size=folded.size)
     assert (await author.broker.read(TOPIC, START)).size >= 1
     stored(await author.add("b"))
+
+
+async def test_trim_of_what_is_kept_for_ever_sets_no_deadline(
+    redis_url: str, key_prefix: str, redis: Redis, keys: tuple[str, ...], author: Author
+) -> None:
+    for key in keys[:2]:
+        await redis.persist(key)
+    mortal = RedisBroker(redis_url, key_prefix=key_prefix, ttl=1000)
+    await mortal.trim(TOPIC, b"x", position=author.position, size=0)
+    assert [await redis.ttl(key) for key in (keys[0], keys[1], keys[3])] == [-1, -1, -1]
+    await mortal.aclose()
+
+
+async def test_trim_at_the_start_changes_nothing(author: Author, redis: Redis, keys: tuple[str, ...]) -> None:
+    assert await trim(author, START) == Trimmed(position=Position(epoch=author.position.epoch, offset=0))
+    assert await redis.exists(keys[3]) == 0
 
 
 @pytest.mark.parametrize("offset", [0, 1])
