@@ -6,9 +6,9 @@ from typing import Any
 
 from gateway.context.messages import Message
 from gateway.errors import EventRefusedError
-from gateway.open_message import OpenMessage
 from gateway.outbox import Group, Outgoing
 from gateway.recorder import Recorder, outgoing
+from gateway.unfinished import UnfinishedMessage
 
 __all__ = ["MAX_CUT_CHARACTERS", "last_group", "seal"]
 
@@ -21,7 +21,9 @@ _TOLD_IN = {"agent_complete": "result", "agent_error": "error", "agent_cancelled
 """The field of each end that the caller fills."""
 
 
-def last_group(recorder: Recorder, event: Mapping[str, Any], left: Iterable[OpenMessage], *, patched: bool) -> Group:
+def last_group(
+    recorder: Recorder, event: Mapping[str, Any], left: Iterable[UnfinishedMessage], *, patched: bool
+) -> Group:
     """Put together the last append of a run.
 
     Args:

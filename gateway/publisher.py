@@ -1,6 +1,7 @@
 """The agents' SDK: opens runs on topics, and publishes beside them."""
 
 import asyncio
+import contextlib
 import logging
 import os
 from collections.abc import Mapping
@@ -12,15 +13,15 @@ from gateway.broker.port import Appended, AppendRequest, Bound, Broker, Busy, En
 from gateway.broker.redis import RedisBroker
 from gateway.codec import encode_event
 from gateway.context.context import Context
-from gateway.errors import ContextTooLargeError, PublishError, TopicBusyError
+from gateway.errors import BrokerUnavailableError, ContextTooLargeError, PublishError, TopicBusyError
 from gateway.event_types import check_publishable
-from gateway.open_message import ID_PATTERN
 from gateway.patience import Patience
 from gateway.recorder import lost_event
 from gateway.run import Run
 from gateway.start import Start
 from gateway.topic_state import TopicState, read_topic
 from gateway.types import START, Position, Topic, new_id, parse_topic
+from gateway.unfinished import ID_PATTERN
 
 __all__ = ["Publisher"]
 
@@ -257,7 +258,9 @@ class Publisher:
         """
         self._runs.discard(run)
         if not taken and run.ended is not None:
-            await self.patience.call(lambda: self.broker.wake(run.topic))
+            # Lost, it costs a worker the time to its next sweep; waiting for it would hold up the agent.
+            with contextlib.suppress(BrokerUnavailableError):
+                await self.broker.wake(run.topic)
 
 
 def _checked_id(text: str) -> str:

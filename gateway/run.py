@@ -22,12 +22,12 @@ from gateway.errors import (
     RunEndedError,
 )
 from gateway.event_types import check_publishable
-from gateway.open_message import OpenMessages, in_text
 from gateway.outbox import Group, Outbox, Outgoing
 from gateway.recorder import Recorder, outgoing
 from gateway.sender import Sender
 from gateway.start import Start
 from gateway.types import Position, new_id
+from gateway.unfinished import UnfinishedMessages, in_text
 
 if TYPE_CHECKING:
     from gateway.publisher import Publisher
@@ -57,7 +57,7 @@ class Run:
         self._outbox: Outbox
         self._sender: Sender
         self._recorder: Recorder
-        self._messages = OpenMessages()
+        self._messages = UnfinishedMessages()
         self._running: dict[str, float] = {}
         """Of each tool call that runs, when it began."""
         self._calls: dict[str, Usage] = {}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gateway.broker.port import Appended, Busy, Change, Condition, Conflict, Ended, Restore, Unmet
+from gateway.broker.port import Appended, Busy, Change, Condition, Conflict, Ended, LogStep, Restore, Unmet
 from gateway.codec import encode_json
 from gateway.context.content import ContentPart
 from gateway.context.context import Context
@@ -16,12 +16,12 @@ from gateway.context.times import now
 from gateway.ending import seal
 from gateway.errors import HistoryConflictError, RunEndedError
 from gateway.journal import Journal
-from gateway.open_message import sealed
 from gateway.outbox import Group, Outbox, Outgoing
 from gateway.recorder import Recorder, outgoing
 from gateway.sender import Sender, refusal
 from gateway.topic_state import TopicState
 from gateway.types import Topic
+from gateway.unfinished import sealed
 
 if TYPE_CHECKING:
     from gateway.publisher import Publisher
@@ -133,13 +133,13 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
         after = self._continued(recorder.context.patch_dangling_tool_calls(), context)
         out += recorder.record(after, at=at)[0]
         if taken is None:
-            return recorder, Group(entries=out, log=recorder.step_since(mark))
+            return recorder, Group(entries=out, log=_step(recorder, mark))
         event = {"type": "message_taken", "at": at, "run": self.run, "id": taken.id}
         out.append(outgoing(event if taken.by is None else {**event, "by": taken.by}))
         out += recorder.record(recorder.context.add_message(taken.message()), at=at, message=taken.id)[0]
         return recorder, Group(
             entries=out,
-            log=recorder.step_since(mark),
+            log=_step(recorder, mark),
             conditions=(Condition(field=f"m:{taken.id}", op="=", value=taken.stored),),
             changes=(Change(field=f"m:{taken.id}", value=""),),
         )
@@ -177,6 +177,12 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
             calls = (*calls, *given.tool_calls)
         # What the runs of the topic have cost is a sum of its own events; no context can say otherwise.
         return msgspec.structs.replace(given, log=log, tool_calls=calls, usage=own.usage, **fields)
+
+
+def _step(recorder: Recorder, mark: tuple[int, str]) -> LogStep:
+    """Give how the log moves; a start that logs nothing must stand on the topic's log all the same."""
+    seq, chain = mark
+    return recorder.step_since(mark) or LogStep(first=seq, before=chain, next=seq, after=chain)
 
 
 class _Taken(msgspec.Struct, frozen=True, kw_only=True):

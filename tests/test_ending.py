@@ -4,9 +4,9 @@ from gateway.codec import decode_event
 from gateway.context.context import Context
 from gateway.context.messages import Message, ToolCall
 from gateway.ending import MAX_CUT_CHARACTERS, last_group, seal
-from gateway.open_message import OpenMessage
 from gateway.outbox import Group
 from gateway.recorder import Recorder
+from gateway.unfinished import UnfinishedMessage
 
 
 def recorder(*messages: Message) -> Recorder:
@@ -17,8 +17,8 @@ def recorder(*messages: Message) -> Recorder:
     return own
 
 
-def opened(text: str) -> OpenMessage:
-    message = OpenMessage("m")
+def opened(text: str) -> UnfinishedMessage:
+    message = UnfinishedMessage("m")
     message.add_text(text, now=0)
     return message
 

@@ -58,5 +58,6 @@ async def test_whoever_gives_up_cancels() -> None:
 async def test_outage_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     patience = Patience()
     with caplog.at_level("INFO", logger="gateway.patience"):
-        await asyncio.gather(*(patience.call(Flaky(2)) for _ in range(5)))
+        flaky = Flaky(10)
+        await asyncio.gather(*(patience.call(flaky) for _ in range(5)))
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]

@@ -11,7 +11,7 @@ from gateway.context.messages import Message, ToolCall
 from gateway.errors import EventRefusedError
 from gateway.types import new_id
 
-__all__ = ["ID_PATTERN", "OpenMessage", "OpenMessages", "in_text", "sealed", "whole"]
+__all__ = ["ID_PATTERN", "UnfinishedMessage", "UnfinishedMessages", "in_text", "sealed", "whole"]
 
 ID_PATTERN = re.compile(r"[!-~]{1,1000}\Z")
 """What the store takes as the id of a run or a message."""
@@ -19,7 +19,7 @@ ID_PATTERN = re.compile(r"[!-~]{1,1000}\Z")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-class OpenMessage:
+class UnfinishedMessage:
     """The parts of one unfinished message, as its run sent them.
 
     Args:
@@ -103,17 +103,17 @@ class OpenMessage:
         return "".join(pieces) + ("\ufffd" if part in self._halves else "")
 
 
-class OpenMessages:
+class UnfinishedMessages:
     """The unfinished messages of one run; nearly always one."""
 
     def __init__(self) -> None:
-        self._open: dict[str, OpenMessage] = {}
+        self._open: dict[str, UnfinishedMessage] = {}
         self._closed: set[str] = set()
         """Ids of ended messages: a late delta would open one again, for ever."""
         self.last: str | None = None
         """The id of the message that ended last."""
 
-    def __iter__(self) -> Iterator[OpenMessage]:
+    def __iter__(self) -> Iterator[UnfinishedMessage]:
         """Go through those that anything was written to."""
         return (opened for opened in self._open.values() if not opened.is_empty)
 
@@ -122,7 +122,7 @@ class OpenMessages:
         """The id of the message that was opened last; None where none is open."""
         return next(reversed(self._open), None)
 
-    def opened(self, message: str | None) -> OpenMessage:
+    def opened(self, message: str | None) -> UnfinishedMessage:
         """Give an open message, opening it if need be.
 
         Args:
@@ -139,7 +139,7 @@ class OpenMessages:
                 raise EventRefusedError(f"message {name!r:.80} has ended; nothing can be added to it")
             if not ID_PATTERN.match(name):
                 raise EventRefusedError(f"expected a message id of visible ASCII characters, got {name!r:.80}")
-            opened = self._open[name] = OpenMessage(name)
+            opened = self._open[name] = UnfinishedMessage(name)
         return opened
 
     def close(self, message: str) -> None:

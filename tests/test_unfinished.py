@@ -4,24 +4,24 @@ from hypothesis import strategies as st
 
 from gateway.context.messages import Message, ToolCall
 from gateway.errors import EventRefusedError
-from gateway.open_message import OpenMessage, OpenMessages, in_text, sealed, whole
+from gateway.unfinished import UnfinishedMessage, UnfinishedMessages, in_text, sealed, whole
 
 
 def test_half_a_character_waits_for_its_other_half() -> None:
-    opened = OpenMessage("m")
+    opened = UnfinishedMessage("m")
     assert opened.add_text("a\ud83d", now=0) == "a"
     assert opened.add_text("\ude00b", now=0) == "😀b"
     assert opened.seal(interrupted=False).content == "a😀b"
 
 
 def test_half_that_stays_alone_is_replaced_at_the_end() -> None:
-    opened = OpenMessage("m")
+    opened = UnfinishedMessage("m")
     assert opened.add_text("a\ud83d", now=0) == "a"
     assert opened.seal(interrupted=True).content == "a\ufffd"
 
 
 def test_parts_keep_their_halves_apart() -> None:
-    opened = OpenMessage("m")
+    opened = UnfinishedMessage("m")
     opened.add_thinking("\ud83d", now=0)
     assert opened.add_text("x", now=0) == "x"
     assert opened.add_thinking("\ude00", now=0) == "😀"
@@ -33,7 +33,7 @@ def test_any_cut_of_utf_16_gives_the_text_again(text: str, data: st.DataObject) 
         text.encode("utf-16-le")[i : i + 2].decode("utf-16-le", "surrogatepass")
         for i in range(0, len(text.encode("utf-16-le")), 2)
     ]
-    opened, got = OpenMessage("m"), []
+    opened, got = UnfinishedMessage("m"), []
     while units:
         count = data.draw(st.integers(1, len(units)))
         got.append(opened.add_text("".join(units[:count]), now=0))
@@ -49,7 +49,7 @@ def test_whole_joins_pairs_and_replaces_halves(text: str, expected: str) -> None
 
 
 def test_thinking_is_timed_until_the_answer_begins() -> None:
-    opened = OpenMessage("m")
+    opened = UnfinishedMessage("m")
     assert opened.thinking_ms is None
     opened.add_thinking("hm", now=1.0)
     opened.add_thinking("hm", now=2.0)
@@ -81,7 +81,7 @@ def test_call_without_a_name_is_partial() -> None:
 
 
 def test_seal_keeps_text_thinking_and_calls_in_order() -> None:
-    opened = OpenMessage("m")
+    opened = UnfinishedMessage("m")
     opened.add_thinking("why", now=0)
     opened.add_text("because", now=0)
     opened.add_call(1, "{}", {"id": "b", "name": "u"}, now=0)
@@ -94,7 +94,7 @@ def test_seal_keeps_text_thinking_and_calls_in_order() -> None:
 
 
 def test_opened_gives_the_newest_message_until_it_ends() -> None:
-    messages = OpenMessages()
+    messages = UnfinishedMessages()
     first = messages.opened(None)
     assert messages.opened(None) is first
     assert messages.newest == first.id
@@ -105,7 +105,7 @@ def test_opened_gives_the_newest_message_until_it_ends() -> None:
 
 
 def test_ended_message_is_not_opened_again() -> None:
-    messages = OpenMessages()
+    messages = UnfinishedMessages()
     messages.close("m1")
     with pytest.raises(EventRefusedError, match="has ended"):
         messages.opened("m1")
@@ -114,11 +114,11 @@ def test_ended_message_is_not_opened_again() -> None:
 @pytest.mark.parametrize("name", ["a b", "ü", "x" * 1001])
 def test_message_id_that_the_store_does_not_take_is_refused(name: str) -> None:
     with pytest.raises(EventRefusedError, match="visible ASCII"):
-        OpenMessages().opened(name)
+        UnfinishedMessages().opened(name)
 
 
 def test_messages_without_content_are_passed_over() -> None:
-    messages = OpenMessages()
+    messages = UnfinishedMessages()
     messages.opened("empty")
     messages.opened("full").add_text("x", now=0)
     assert [opened.id for opened in messages] == ["full"]
