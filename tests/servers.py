@@ -1,6 +1,10 @@
-"""Real Redis servers that tests may kill."""
+"""Real Redis servers that tests may kill.
+
+With ``GATEWAY_TEST_SERVER`` naming another server program (Redis 6.2, say), it is the one they run.
+"""
 
 import contextlib
+import os
 import signal
 import socket
 import subprocess
@@ -58,7 +62,8 @@ class RedisServer:
         settings = {"port": str(self.port), "bind": "127.0.0.1", "dir": str(self.directory), "save": "", **self.options}
         arguments = [part for name, value in settings.items() for part in (f"--{name}", value)]
         with (self.directory / "server.log").open("ab") as log:
-            self._process = subprocess.Popen([find_server(), *arguments], stdout=log, stderr=log)
+            program = os.environ.get("GATEWAY_TEST_SERVER") or find_server()
+            self._process = subprocess.Popen([program, *arguments], stdout=log, stderr=log)
         deadline = time.monotonic() + PATIENCE
         while not self._answers():
             assert self._process.poll() is None, (self.directory / "server.log").read_text()
