@@ -8,7 +8,7 @@ import {
   TooLargeError,
 } from './errors.js';
 
-/** @typedef {import('./gateway.js').Environment} Environment */
+/** @typedef {import('./host.js').Environment} Environment */
 
 /**
  * How a connection ended.

@@ -1,7 +1,8 @@
 import { Backoff } from './backoff.js';
+import { Commands } from './commands.js';
 import { Connection } from './connection.js';
 import { Emitter } from './emitter.js';
-import { CommandError, ErrorCode, GatewayError, NotConnectedError, TokenError } from './errors.js';
+import { ErrorCode, NotConnectedError, TokenError } from './errors.js';
 import { list, object } from './fields.js';
 import { BrowserPage } from './page.js';
 import { Subscription } from './subscription.js';
@@ -10,18 +11,6 @@ import { Subscription } from './subscription.js';
 /** @typedef {import('./index.js').GatewayOptions} GatewayOptions */
 /** @typedef {import('./index.js').GatewayState} GatewayState */
 
-/**
- * What the library takes from the platform.
- * @typedef {object} Environment
- * @property {new (url: string) => WebSocket} WebSocket
- * @property {() => number} random
- * @property {() => number} now ms
- * @property {(run: () => void, ms: number) => any} setTimeout
- * @property {(timer: any) => void} clearTimeout
- */
-
-/** How long a command waits for a connection, and is tried again where that is safe, ms. */
-const COMMAND_PATIENCE_MS = 30_000;
 /** A connection that lived so long was a good one: the next wait is short again, ms. */
 const GOOD_CONNECTION_MS = 10_000;
 /** How long a connection may stay silent after the browser said that the network is gone, ms. */
@@ -31,7 +20,7 @@ const OFFLINE_PROBE_MS = 2_000;
 export class Gateway {
   #url;
   #token;
-  /** @type {Environment} */
+  /** @type {import('./host.js').Environment} */
   #environment;
   #page;
   #emitter = new Emitter();
@@ -52,12 +41,11 @@ export class Gateway {
   #topics = new Map();
   /** Topics that this frame was about. @type {Set<Subscription>} */
   #touched = new Set();
-  /** Commands that wait, for a connection or for another try; each is woken by any change. @type {Set<() => void>} */
-  #waiting = new Set();
+  #commands;
   #wasVisible = true;
   #wasOnline = true;
   #stopWatching = () => {};
-  /** @type {import('./subscription.js').Host} */
+  /** @type {import('./host.js').Host} */
   #host;
 
   /** @param {GatewayOptions} [options] */
@@ -86,6 +74,7 @@ export class Gateway {
     /** What this reader may do everywhere; null before the first connection. @type {any[] | null} */
     this.grants = null;
     this.#host = this.#makeHost();
+    this.#commands = new Commands(this.#host);
   }
 
   get state() {
@@ -157,11 +146,11 @@ export class Gateway {
    * @param {string} method
    * @param {Record<string, any>} [data]
    * @returns {Promise<any>}
-   * @throws {GatewayError}
+   * @throws {import('./errors.js').GatewayError}
    */
   async rpc(method, data = {}) {
     const repeatable = method === 'topics' || typeof data.id === 'string';
-    const reply = await this.#call('rpc', { method, data }, { repeatable });
+    const reply = await this.#commands.call('rpc', { method, data }, { repeatable });
     return reply.data ?? {};
   }
 
@@ -171,7 +160,7 @@ export class Gateway {
    * @param {string | Record<string, any>[]} content
    * @param {{ id?: string }} [own] the client's id of the message; the same one cannot double it. Drawn by default
    * @returns {Promise<{ message: string, offset: number, epoch: string }>}
-   * @throws {GatewayError}
+   * @throws {import('./errors.js').GatewayError}
    */
   send(topic, content, { id = newId() } = {}) {
     return this.rpc('send', { topic, content, id });
@@ -187,81 +176,13 @@ export class Gateway {
    * Publish an event of one's own (PROTOCOL.md 4.5). It is sent once: a lost reply is an error.
    * @param {string} topic
    * @param {Record<string, any>} data
-   * @throws {GatewayError}
+   * @throws {import('./errors.js').GatewayError}
    */
   async publish(topic, data) {
-    await this.#call('publish', { channel: topic, data }, { repeatable: false });
+    await this.#commands.call('publish', { channel: topic, data }, { repeatable: false });
   }
 
-  /**
-   * @param {string} method
-   * @param {Record<string, any>} parameters
-   * @param {{ repeatable: boolean }} facts sending it twice does no harm
-   * @returns {Promise<Record<string, any>>}
-   */
-  async #call(method, parameters, { repeatable }) {
-    const { now, random } = this.#environment;
-    const backoff = new Backoff(random);
-    const deadline = now() + COMMAND_PATIENCE_MS;
-    for (;;) {
-      const connection = await this.#connected(deadline);
-      try {
-        return await this.#request(connection, method, parameters);
-      } catch (error) {
-        const again = error instanceof GatewayError && error.temporary && (repeatable || wasNotDone(error));
-        const until = now() + backoff.next();
-        if (!again || until >= deadline) throw error;
-        while (now() < until && this.#state !== 'closed' && this.#state !== 'refused') await this.#wake(until - now());
-      }
-    }
-  }
-
-  /**
-   * @param {Connection} connection
-   * @param {string} method
-   * @param {Record<string, any>} parameters
-   * @returns {Promise<Record<string, any>>}
-   */
-  #request(connection, method, parameters) {
-    return new Promise((resolve, reject) => {
-      connection.request(method, parameters, (error, reply) => (error === null ? resolve(reply) : reject(error)));
-    });
-  }
-
-  /**
-   * @param {number} deadline in the time of `now`
-   * @returns {Promise<Connection>}
-   */
-  async #connected(deadline) {
-    for (;;) {
-      if (this.#state === 'connected' && this.#connection !== null) return this.#connection;
-      if (this.#state === 'closed') throw new NotConnectedError('the gateway was closed', { temporary: false });
-      if (this.#state === 'refused') {
-        throw new NotConnectedError(`the gateway refuses us: ${this.refusal?.reason}`, { temporary: false });
-      }
-      const left = deadline - this.#environment.now();
-      if (left <= 0) throw new NotConnectedError('no connection in time', { temporary: true });
-      await this.#wake(left);
-    }
-  }
-
-  /**
-   * @param {number} ms
-   * @returns {Promise<void>} after that time, or when the state changed
-   */
-  #wake(ms) {
-    return new Promise((resolve) => {
-      const wake = () => {
-        this.#environment.clearTimeout(timer);
-        this.#waiting.delete(wake);
-        resolve();
-      };
-      const timer = this.#environment.setTimeout(wake, ms);
-      this.#waiting.add(wake);
-    });
-  }
-
-  /** @returns {import('./subscription.js').Host} */
+  /** @returns {import('./host.js').Host} */
   #makeHost() {
     const gateway = this;
     return {
@@ -271,6 +192,9 @@ export class Gateway {
       },
       get state() {
         return gateway.#state;
+      },
+      get refusal() {
+        return gateway.refusal;
       },
       get sure() {
         return gateway.sure;
@@ -407,7 +331,7 @@ export class Gateway {
   /** @param {GatewayState} state */
   #setState(state) {
     this.#state = state;
-    for (const wake of [...this.#waiting]) wake();
+    this.#commands.stateChanged();
     this.#emitter.emit('state', state);
     for (const topic of [...this.#topics.values()]) topic.refresh();
     this.#showSure();
@@ -452,14 +376,6 @@ export class Gateway {
       connection?.abandon('the network has returned');
     }
   }
-}
-
-/**
- * Say whether the gateway turned a command away before doing anything.
- * @param {GatewayError} error
- */
-function wasNotDone(error) {
-  return error instanceof CommandError && error.code === ErrorCode.TOO_MANY_REQUESTS;
 }
 
 /** 32 hexadecimal digits. `crypto.randomUUID` is missing on pages that did not come over TLS. */

@@ -1,18 +1,18 @@
 import { conversation } from './conversation.js';
 import { BOOKKEEPING_TYPES, DECISIONS, END_STATUS, SURFACE_TYPES } from './event_types.js';
 import { id, index, integer, list, object, text } from './fields.js';
+import { keepLast } from './keep_last.js';
+import { OpenMessages } from './open_messages.js';
+import { Runs, isLive } from './runs.js';
 import { SessionLog } from './session_log.js';
 import { copyState, emptyState, readSnapshot } from './snapshot.js';
-import { addUsage, noUsage, readUsage, sumUsage } from './usage.js';
 
 /** @typedef {import('./index.js').MirrorState} MirrorState */
 /** @typedef {import('./index.js').Message} Message */
-/** @typedef {import('./index.js').OpenMessage} OpenMessage */
 /** @typedef {import('./index.js').Publication} Publication */
 /** @typedef {import('./index.js').Run} Run */
 /** @typedef {import('./index.js').Snapshot} Snapshot */
 
-const MAX_ENDED_RUNS = 100;
 const MAX_DECIDED_APPROVALS = 100;
 const MAX_LOG_LINES = 200;
 
@@ -27,29 +27,8 @@ const CONTEXT_KEYS = /** @type {const} */ ([
   'title',
 ]);
 
-/** @param {Run} run */
-const isLive = (run) => run.status === 'running' || run.status === 'cancelling';
-/** @param {Run} run */
-const isEnded = (run) => !isLive(run);
 /** @param {MirrorState['approvals'][number]} approval */
 const isDecided = (approval) => approval.decision !== null;
-
-/**
- * Keep the last entries of a kind; the oldest in list order go first.
- * @template T
- * @param {T[]} entries
- * @param {(entry: T) => boolean} which
- * @param {number} limit
- * @returns {T[]}
- */
-function keepLast(entries, which, limit) {
-  let excess = entries.filter(which).length - limit;
-  return entries.filter((entry) => {
-    if (excess <= 0 || !which(entry)) return true;
-    excess -= 1;
-    return false;
-  });
-}
 
 /**
  * A reader's copy of an agent's state, exact at its position (PROTOCOL.md 5).
@@ -61,8 +40,8 @@ export class Mirror {
   /** @type {MirrorState} */
   #state = emptyState();
   #session = new SessionLog(this.#state.context);
-  /** The entries of `runs` by their id. @type {Map<string, Run>} */
-  #runs = new Map();
+  #open = new OpenMessages(this.#state.open);
+  #runs = new Runs(this.#state);
   /** @type {Message[] | null} */
   #messages = null;
 
@@ -122,7 +101,8 @@ export class Mirror {
     this.offset = offset;
     this.#state = mirror;
     this.#session = new SessionLog(mirror.context);
-    this.#indexRuns();
+    this.#open = new OpenMessages(mirror.open);
+    this.#runs = new Runs(mirror);
     this.#messages = null;
   }
 
@@ -170,7 +150,7 @@ export class Mirror {
     const type = fields === null ? null : text(fields.type);
     if (fields === null || type === null) return;
     const run = id(fields.run);
-    const entry = run === null ? undefined : this.#runs.get(run);
+    const entry = this.#runs.get(run);
     if (SURFACE_TYPES.has(type) || BOOKKEEPING_TYPES.has(type)) {
       this.#foldLogged(fields, type, run, entry);
     } else if (entry === undefined || isLive(entry)) {
@@ -190,7 +170,7 @@ export class Mirror {
     if (logged === null) return;
     if (SURFACE_TYPES.has(type)) {
       this.#messages = null;
-      if (logged.message !== null) this.#endMessage(logged.message);
+      if (logged.message !== null) this.#open.end(logged.message);
     } else if (type === 'step_start' && entry !== undefined && isLive(entry)) {
       entry.iteration += 1;
     }
@@ -210,11 +190,11 @@ export class Mirror {
       case 'tool_call_delta':
         return this.#growCall(event, run);
       case 'agent_start':
-        return this.#start(event, run);
+        return this.#runs.start(event, run);
       case 'context':
         return this.#setContext(event);
       case 'usage':
-        return this.#setUsage(event, entry);
+        return this.#runs.setUsage(event, entry);
       case 'message_discarded':
         return this.#discard(event, entry);
       case 'log':
@@ -229,10 +209,7 @@ export class Mirror {
       case 'message_taken':
         return this.#changeQueue(event, type);
       case 'cancel_requested':
-        if (entry !== undefined) {
-          entry.status = 'cancelling';
-          entry.cancel = { by: event.by ?? null, mode: event.mode === 'after_step' ? 'after_step' : 'now' };
-        }
+        this.#runs.askToCancel(event, entry);
     }
   }
 
@@ -244,7 +221,7 @@ export class Mirror {
   #grow(event, part, run) {
     const [message, added] = [id(event.message), text(event.text)];
     if (message === null || !added || this.#session.carries(message)) return;
-    this.#opened(message, run)[part] += added;
+    this.#open.add(message, part, added, run);
   }
 
   /**
@@ -254,63 +231,7 @@ export class Mirror {
   #growCall(event, run) {
     const [message, place] = [id(event.message), index(event.index)];
     if (message === null || place === null || this.#session.carries(message)) return;
-    const { tool_calls: calls } = this.#opened(message, run);
-    let call = calls.find((other) => other.index === place);
-    if (call === undefined) {
-      call = { index: place, id: null, name: null, text: '' };
-      calls.push(call);
-    }
-    call.id = id(event.id) ?? call.id;
-    call.name = text(event.name) || call.name;
-    call.text += text(event.text) ?? '';
-  }
-
-  /**
-   * @param {string} message
-   * @param {string | null} run
-   * @returns {OpenMessage}
-   */
-  #opened(message, run) {
-    const { open } = this.#state;
-    let entry = open.find((other) => other.message === message);
-    if (entry === undefined) {
-      entry = { message, run, text: '', thinking: '', interrupted: false, tool_calls: [] };
-      open.push(entry);
-    }
-    return entry;
-  }
-
-  /** @param {string} message */
-  #endMessage(message) {
-    const { open } = this.#state;
-    const at = open.findIndex((entry) => entry.message === message);
-    if (at !== -1) open.splice(at, 1);
-  }
-
-  /**
-   * @param {Record<string, any>} event
-   * @param {string | null} run
-   */
-  #start(event, run) {
-    if (run === null || this.#runs.has(run)) return;
-    /** @type {Run} */
-    const entry = {
-      run,
-      agent: text(event.agent),
-      model: text(event.model),
-      parent: text(event.parent),
-      topic: text(event.topic),
-      status: 'running',
-      started_at: integer(event.at),
-      ended_at: null,
-      error: null,
-      calls: {},
-      usage: noUsage(),
-      iteration: 0,
-      cancel: null,
-    };
-    this.#state.runs.push(entry);
-    this.#runs.set(run, entry);
+    this.#open.addToCall(message, place, event, run);
   }
 
   /** @param {Record<string, any>} event */
@@ -331,29 +252,11 @@ export class Mirror {
    * @param {Record<string, any>} event
    * @param {Run | undefined} run
    */
-  #setUsage(event, run) {
-    const call = id(event.call);
-    if (run === undefined || call === null) return;
-    const before = run.usage;
-    run.calls[call] = readUsage(event);
-    run.usage = sumUsage(Object.values(run.calls));
-    addUsage(this.#state.context.usage, before, -1);
-    addUsage(this.#state.context.usage, run.usage, 1);
-  }
-
-  /**
-   * @param {Record<string, any>} event
-   * @param {Run | undefined} run
-   */
   #discard(event, run) {
-    const [message, call] = [id(event.message), id(event.call)];
+    const message = id(event.message);
     if (message === null) return;
-    this.#endMessage(message);
-    if (run !== undefined && call !== null && Object.hasOwn(run.calls, call)) {
-      addUsage(run.usage, run.calls[call], -1);
-      addUsage(this.#state.context.usage, run.calls[call], -1);
-      delete run.calls[call];
-    }
+    this.#open.end(message);
+    this.#runs.discardCall(id(event.call), run);
   }
 
   /**
@@ -438,54 +341,22 @@ export class Mirror {
   }
 
   /**
-   * End a run, and as lost those that it started and that are still going on, and theirs.
    * @param {Record<string, any>} event
    * @param {string} type
    * @param {string | null} run
    */
   #end(event, type, run) {
     if (run === null) return;
-    const reason = type === 'agent_error' ? text(event.error) : text(event.reason);
-    const [at, error] = [integer(event.at), type === 'agent_complete' ? null : reason];
-    /** @type {{ run: string, status: string, error: string | null }[]} */
-    const ending = [{ run, status: /** @type {string} */ (END_STATUS.get(type)), error }];
-    const ended = new Set();
-    for (const end of ending) {
-      ended.add(end.run);
-      const entry = this.#runs.get(end.run);
-      if (entry !== undefined && isLive(entry)) {
-        entry.status = end.status;
-        entry.ended_at = at;
-        entry.error = end.error;
-      }
-      for (const other of this.#state.runs) {
-        if (other.parent === end.run && isLive(other) && !ended.has(other.run)) {
-          ended.add(other.run);
-          ending.push({ run: other.run, status: 'lost', error: null });
-        }
-      }
-    }
-    for (const message of this.#state.open) if (ended.has(message.run)) message.interrupted = true;
+    const ended = this.#runs.end(event, type, run);
+    this.#open.interrupt(ended);
     for (const approval of this.#state.approvals) {
       if (approval.decision === null && ended.has(approval.run)) approval.decision = 'expired';
     }
     this.#session.dropBookkeeping((entry) => ended.has(entry.run));
-    this.#trimRuns();
     this.#trimApprovals();
-  }
-
-  #trimRuns() {
-    const kept = keepLast(this.#state.runs, isEnded, MAX_ENDED_RUNS);
-    if (kept.length === this.#state.runs.length) return;
-    this.#state.runs = kept;
-    this.#indexRuns();
   }
 
   #trimApprovals() {
     this.#state.approvals = keepLast(this.#state.approvals, isDecided, MAX_DECIDED_APPROVALS);
-  }
-
-  #indexRuns() {
-    this.#runs = new Map(this.#state.runs.map((run) => [run.run, run]));
   }
 }

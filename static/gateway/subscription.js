@@ -9,38 +9,22 @@ import {
 } from './errors.js';
 import { Emitter } from './emitter.js';
 import { index, integer, list, object, text } from './fields.js';
+import { Head } from './head.js';
 import { Mirror } from './mirror.js';
 import { readPublication } from './publication.js';
 import { SnapshotParts } from './snapshot_parts.js';
 
 /** @typedef {import('./connection.js').Connection} Connection */
-/** @typedef {import('./gateway.js').Environment} Environment */
-/** @typedef {import('./index.js').GatewayState} GatewayState */
+/** @typedef {import('./host.js').Host} Host */
 /** @typedef {import('./index.js').Publication} Publication */
 /** @typedef {import('./index.js').TopicState} TopicState */
-
-/**
- * What a subscription needs of its gateway.
- * @typedef {object} Host
- * @property {Environment} environment
- * @property {Connection | null} connection null while there is none that takes commands
- * @property {GatewayState} state
- * @property {boolean} sure
- * @property {(subscription: Subscription) => void} touched it is told when the frame ends
- * @property {(subscription: Subscription) => void} released nobody wants it any more
- * @property {(error: GatewayError) => void} report
- */
 
 /** From this unsubscribe code on a client asks again by itself (PROTOCOL.md 3.5). */
 const RESUBSCRIBE_CODE = 2500;
 /** Asking again at once is right when it is rare; twice within this time it waits, ms. */
 const CALM_MS = 10_000;
-/** Being behind without any progress for so long means that something was lost on the way, ms. */
-const STALL_MS = 30_000;
 /** A frame that skips more than this many offsets shows that the reader lags. */
 const LAG_OFFSETS = 50;
-/** At most one look at the top of the history in this time, ms. */
-const MEASURE_INTERVAL_MS = 1_000;
 /** How much is kept that came before the last part of a snapshot, characters. */
 const MAX_KEPT_CHARACTERS = 8 * 1024 * 1024;
 
@@ -68,14 +52,7 @@ export class Subscription {
   /** What came before the last part. @type {Publication[]} */
   #kept = [];
   #keptSize = 0;
-  /** The top of the history as last heard. @type {{ epoch: unknown, offset: number } | null} */
-  #top = null;
-  /** The `history` whose reply counts. @type {object | null} */
-  #measuring = null;
-  #measuredAt = -Infinity;
-  #progressAt = 0;
-  /** @type {unknown} */
-  #stallTimer = null;
+  #head;
   /** What this frame brought. @type {Publication[]} */
   #events = [];
   #reset = false;
@@ -98,6 +75,10 @@ export class Subscription {
     this.#mirrored = mirror;
     this.#host = host;
     this.#backoff = new Backoff(host.environment.random);
+    this.#head = new Head(this.mirror, host.environment, {
+      heard: () => this.#measured(),
+      stalled: () => this.#phase === 'subscribed' && this.#parts === null && this.#askAgain(),
+    });
     this.#shown = this.#show();
   }
 
@@ -110,13 +91,12 @@ export class Subscription {
     if (this.#parts !== null) return 'loading';
     if (this.#phase !== 'subscribed') return this.#known ? 'catching-up' : 'subscribing';
     if (!sure) return 'unsure';
-    return this.#measuring !== null || this.behind > 0 ? 'catching-up' : 'live';
+    return this.#head.asked || this.behind > 0 ? 'catching-up' : 'live';
   }
 
   /** How many offsets the history is ahead, as far as known. */
   get behind() {
-    if (this.#top === null || this.#top.epoch !== this.mirror.epoch) return 0;
-    return Math.max(0, this.#top.offset - this.mirror.offset);
+    return this.#head.behind;
   }
 
   /** How much of a large snapshot has come; null while none is on its way. */
@@ -206,12 +186,11 @@ export class Subscription {
     this.#reset = false;
     this.#frameOffset = this.mirror.offset;
     if (events.length > 0 || reset) {
-      this.#progressAt = this.#host.environment.now();
-      if (!reset && skipped > LAG_OFFSETS && this.#phase === 'subscribed') this.#measureAgain();
+      this.#head.progressed();
+      if (!reset && skipped > LAG_OFFSETS && this.#phase === 'subscribed') this.#head.askAgain(this.#host.connection, this.name);
       this.#emitter.emit('change', { events, reset });
     }
-    if (this.behind > 0) this.#watchStall();
-    else if (this.#phase === 'subscribed' && this.#parts === null) this.#dropTop();
+    if (this.#phase === 'subscribed' && this.#parts === null) this.#head.settle();
     this.refresh();
   }
 
@@ -252,7 +231,7 @@ export class Subscription {
         else this.#refused(error, connection);
       },
     );
-    this.#measure(connection);
+    this.#head.ask(connection, this.name);
     this.refresh();
   }
 
@@ -356,10 +335,9 @@ export class Subscription {
   #pause(phase) {
     this.#phase = phase;
     this.#asked = null;
-    this.#measuring = null;
     this.#host.environment.clearTimeout(this.#askTimer);
     this.#dropParts();
-    this.#dropTop();
+    this.#head.forget();
   }
 
   /** @param {Publication} publication */
@@ -445,46 +423,9 @@ export class Subscription {
     return kept;
   }
 
-  #measureAgain() {
-    const { connection, environment } = this.#host;
-    if (connection === null || this.#measuring !== null) return;
-    if (environment.now() - this.#measuredAt >= MEASURE_INTERVAL_MS) this.#measure(connection);
-  }
-
-  /**
-   * Ask for the top of the history: no reply and no push says how far it is.
-   * @param {Connection} connection
-   */
-  #measure(connection) {
-    const measuring = {};
-    this.#measuring = measuring;
-    this.#measuredAt = this.#host.environment.now();
-    connection.request('history', { channel: this.name, limit: 0 }, (error, { epoch, offset }) => {
-      if (this.#measuring !== measuring) return;
-      this.#measuring = null;
-      // Who may not read the history is not told; then what comes is all that is known.
-      if (error === null) this.#top = { epoch, offset: integer(offset) ?? 0 };
-      this.#progressAt = this.#host.environment.now();
-      if (error instanceof CommandTimeoutError) this.refresh();
-      else this.#host.touched(this);
-    });
-  }
-
-  #dropTop() {
-    this.#top = null;
-    this.#host.environment.clearTimeout(this.#stallTimer);
-    this.#stallTimer = null;
-  }
-
-  #watchStall() {
-    if (this.#stallTimer !== null) return;
-    const { now, setTimeout } = this.#host.environment;
-    const left = Math.max(0, this.#progressAt + STALL_MS - now());
-    this.#stallTimer = setTimeout(() => {
-      this.#stallTimer = null;
-      if (this.behind === 0 || this.#phase !== 'subscribed' || this.#parts !== null) return;
-      if (now() - this.#progressAt >= STALL_MS) this.#askAgain();
-      else this.#watchStall();
-    }, left);
+  /** The head of the history was heard of, in a frame or, where nothing came in time, outside of one. */
+  #measured() {
+    this.#host.touched(this);
+    this.refresh();
   }
 }
