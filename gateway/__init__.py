@@ -1,3 +1,133 @@
 """Exact live mirrors of AI agent runs: Redis pub/sub in, websockets out."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gateway.client import Client, Subscription, Update, subscribe
+    from gateway.context import ContentPart, Context, Message, Tool, ToolCall, Usage
+    from gateway.errors import (
+        BrokerError,
+        BrokerUnavailableError,
+        CommandError,
+        ConditionError,
+        ContextTooLargeError,
+        DisconnectCode,
+        DisconnectError,
+        EmbeddedServerError,
+        ErrorCode,
+        EventRefusedError,
+        FencedError,
+        GatewayError,
+        HistoryConflictError,
+        ProviderError,
+        PublishError,
+        RunEndedError,
+        SnapshotError,
+        TopicBusyError,
+        UnreachableError,
+        UnsubscribeCode,
+    )
+    from gateway.merge import merge
+    from gateway.mirror import Mirror
+    from gateway.publisher import Publisher
+    from gateway.run import Run
+    from gateway.types import Position, Publication, parse_position
+    from gateway.worker import Agent, Worker
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "Agent",
+    "BrokerError",
+    "BrokerUnavailableError",
+    "Client",
+    "CommandError",
+    "ConditionError",
+    "ContentPart",
+    "Context",
+    "ContextTooLargeError",
+    "DisconnectCode",
+    "DisconnectError",
+    "EmbeddedServerError",
+    "ErrorCode",
+    "EventRefusedError",
+    "FencedError",
+    "GatewayError",
+    "HistoryConflictError",
+    "Message",
+    "Mirror",
+    "Position",
+    "ProviderError",
+    "Publication",
+    "PublishError",
+    "Publisher",
+    "Run",
+    "RunEndedError",
+    "SnapshotError",
+    "Subscription",
+    "Tool",
+    "ToolCall",
+    "TopicBusyError",
+    "UnreachableError",
+    "UnsubscribeCode",
+    "Update",
+    "Usage",
+    "Worker",
+    "merge",
+    "parse_position",
+    "subscribe",
+]
+
+_HOMES = {
+    "Agent": "gateway.worker",
+    "BrokerError": "gateway.errors",
+    "BrokerUnavailableError": "gateway.errors",
+    "Client": "gateway.client",
+    "CommandError": "gateway.errors",
+    "ConditionError": "gateway.errors",
+    "ContentPart": "gateway.context",
+    "Context": "gateway.context",
+    "ContextTooLargeError": "gateway.errors",
+    "DisconnectCode": "gateway.errors",
+    "DisconnectError": "gateway.errors",
+    "EmbeddedServerError": "gateway.errors",
+    "ErrorCode": "gateway.errors",
+    "EventRefusedError": "gateway.errors",
+    "FencedError": "gateway.errors",
+    "GatewayError": "gateway.errors",
+    "HistoryConflictError": "gateway.errors",
+    "Message": "gateway.context",
+    "Mirror": "gateway.mirror",
+    "Position": "gateway.types",
+    "ProviderError": "gateway.errors",
+    "Publication": "gateway.types",
+    "PublishError": "gateway.errors",
+    "Publisher": "gateway.publisher",
+    "Run": "gateway.run",
+    "RunEndedError": "gateway.errors",
+    "SnapshotError": "gateway.errors",
+    "Subscription": "gateway.client",
+    "Tool": "gateway.context",
+    "ToolCall": "gateway.context",
+    "TopicBusyError": "gateway.errors",
+    "UnreachableError": "gateway.errors",
+    "UnsubscribeCode": "gateway.errors",
+    "Update": "gateway.client",
+    "Usage": "gateway.context",
+    "Worker": "gateway.worker",
+    "merge": "gateway.merge",
+    "parse_position": "gateway.types",
+    "subscribe": "gateway.client",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # Loaded when asked for: an agent needs no reader's libraries, a reader none of an agent's.
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted((*globals(), *__all__))
