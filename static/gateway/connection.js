@@ -92,10 +92,7 @@ export class Connection {
     this.#socket.onopen = () => this.#connect(token);
     // A close follows each error. It stays: in Node's `ws` an error without a listener ends the process.
     this.#socket.onerror = () => {};
-    this.#watchTimer = environment.setTimeout(
-      () => this.abandon('no connection within 10 s'),
-      CONNECT_TIMEOUT_MS,
-    );
+    this.#watchTimer = environment.setTimeout(() => this.abandon('no connection within 10 s'), CONNECT_TIMEOUT_MS);
   }
 
   /**

@@ -127,7 +127,9 @@ export class Gateway {
   subscribe(name, { mirror = true } = {}) {
     let topic = this.#topics.get(name);
     if (topic !== undefined && topic.mirrored !== mirror) {
-      throw new TypeError(`topic ${name} is subscribed to with mirror: ${topic.mirrored}, asked with mirror: ${mirror}`);
+      throw new TypeError(
+        `topic ${name} is subscribed to with mirror: ${topic.mirrored}, asked with mirror: ${mirror}`,
+      );
     }
     if (topic === undefined) {
       topic = new Subscription(name, { mirror }, this.#host);

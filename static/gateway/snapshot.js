@@ -141,7 +141,8 @@ const textOrNull = (value, name) => nullable(value, name, text, 'a text or null'
 const integerOrNull = (value, name) => nullable(value, name, integer, 'an integer or null');
 
 /** @param {ReadonlySet<string>} words */
-const oneOf = (words) => (/** @type {unknown} */ value) => typeof value === 'string' && words.has(value) ? value : null;
+const oneOf = (words) => (/** @type {unknown} */ value) =>
+  typeof value === 'string' && words.has(value) ? value : null;
 
 const bool = (/** @type {unknown} */ value) => (typeof value === 'boolean' ? value : null);
 
@@ -156,7 +157,9 @@ const nextSeq = (value) => (value === 2 ** 53 ? 2 ** 53 : index(value));
  * @returns {T[]}
  */
 function readList(value, name, entry) {
-  return optional(value, name, list, 'a list', []).map((item) => entry(read(item, `an entry of ${name}`, object, 'an object')));
+  return optional(value, name, list, 'a list', []).map((item) =>
+    entry(read(item, `an entry of ${name}`, object, 'an object')),
+  );
 }
 
 /**

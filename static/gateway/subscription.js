@@ -187,7 +187,8 @@ export class Subscription {
     this.#frameOffset = this.mirror.offset;
     if (events.length > 0 || reset) {
       this.#head.progressed();
-      if (!reset && skipped > LAG_OFFSETS && this.#phase === 'subscribed') this.#head.askAgain(this.#host.connection, this.name);
+      if (!reset && skipped > LAG_OFFSETS && this.#phase === 'subscribed')
+        this.#head.askAgain(this.#host.connection, this.name);
       this.#emitter.emit('change', { events, reset });
     }
     if (this.#phase === 'subscribed' && this.#parts === null) this.#head.settle();

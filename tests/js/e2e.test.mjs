@@ -91,7 +91,10 @@ test('a cut connection loses and doubles nothing', { skip }, async (context) => 
     if (n % 20 === 10) cut();
   }
   await until(topic, () => topic.mirror.offset === 61);
-  assert.deepEqual(heard, Array.from({ length: 60 }, (_, index) => index + 1));
+  assert.deepEqual(
+    heard,
+    Array.from({ length: 60 }, (_, index) => index + 1),
+  );
 });
 
 test('a message reaches every reader; the same id is the same message', { skip }, async (context) => {

@@ -49,7 +49,15 @@ export function seededRandom(seed) {
 }
 
 const TYPES = [
-  ...['agent_start', 'context', 'agent_delta', 'agent_thinking', 'tool_call_delta', 'user_message', 'assistant_message'],
+  ...[
+    'agent_start',
+    'context',
+    'agent_delta',
+    'agent_thinking',
+    'tool_call_delta',
+    'user_message',
+    'assistant_message',
+  ],
   ...['custom_message', 'cleared', 'tool_call', 'turn_start', 'turn_end', 'step_start', 'usage', 'log', 'progress'],
   ...['approval_required', 'approval_decided', 'message_queued', 'message_edited', 'message_withdrawn'],
   ...['message_discarded', 'cancel_requested', 'agent_complete', 'agent_error', 'agent_lost', 'snapshot', '', null],

@@ -66,7 +66,15 @@ test('any events from any state give a defined state (law 6)', () => {
 test('what is no snapshot is refused, and changes nothing', () => {
   const mirror = fold(sensibleRun({ run: 'r' }));
   const before = plain(mirror.snapshot());
-  for (const snapshot of [null, 'x', [], {}, { offset: 1 }, { ...before, offset: 1.5 }, { ...before, mirror: { open: [{}] } }]) {
+  for (const snapshot of [
+    null,
+    'x',
+    [],
+    {},
+    { offset: 1 },
+    { ...before, offset: 1.5 },
+    { ...before, mirror: { open: [{}] } },
+  ]) {
     assert.throws(() => mirror.replace(snapshot), SnapshotError);
     assert.deepEqual(plain(mirror.snapshot()), before);
   }

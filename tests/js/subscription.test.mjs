@@ -149,7 +149,10 @@ test('after a drop it goes on from its position, with its options, and misses an
   }
   const [, , again] = server.asked('subscribe');
   assert.deepEqual(again, { channel: 't', recover: true, epoch: 'epochAAA', offset: 3, data: { mirror: true } });
-  assert.deepEqual(changes.flatMap(offsets), Array.from(events, (_, index) => index + 1));
+  assert.deepEqual(
+    changes.flatMap(offsets),
+    Array.from(events, (_, index) => index + 1),
+  );
   assert.equal(states.at(-1), 'live');
 });
 
@@ -192,7 +195,10 @@ test('all topics go on from positions of their own', async () => {
   server.socket.drop(3001);
   await server.clock.advance(200);
   assert.deepEqual(
-    server.asked('subscribe').slice(2).map(({ channel, offset }) => [channel, offset]),
+    server
+      .asked('subscribe')
+      .slice(2)
+      .map(({ channel, offset }) => [channel, offset]),
     [
       ['t', 1],
       ['u', 2],
@@ -243,7 +249,9 @@ test('tags that name no offset are a hole', async () => {
   const { server, topic } = await following();
   for (const from of ['x', 1, null, '-1']) {
     server.topic('t').append(delta('a'));
-    server.socket.deliver(server.push('t', { pub: { offset: topic.mirror.offset + 1, data: delta('?'), tags: { from } } }));
+    server.socket.deliver(
+      server.push('t', { pub: { offset: topic.mirror.offset + 1, data: delta('?'), tags: { from } } }),
+    );
     await server.clock.advance(30_000);
   }
   assert.equal(text(topic), 'aaaa');
@@ -407,7 +415,9 @@ for (const [what, push] of [
 test('a reply that owes a snapshot is reported, and the state asked for anew', async () => {
   const server = new FakeGateway();
   await server.publish('t', delta('a'));
-  server.answers.set('subscribe', (_, times) => (times === 0 ? { reply: { epoch: 'epochAAA', offset: 1 } } : undefined));
+  server.answers.set('subscribe', (_, times) =>
+    times === 0 ? { reply: { epoch: 'epochAAA', offset: 1 } } : undefined,
+  );
   const { topic, errors } = await following(server);
   assert.ok(errors[0] instanceof SnapshotError);
   assert.equal(topic.state, 'subscribing');
@@ -418,7 +428,10 @@ test('a reply that owes a snapshot is reported, and the state asked for anew', a
 test('a pushed thing without an offset that is no snapshot changes nothing', async () => {
   const { server, topic, changes } = await following();
   const count = changes.length;
-  server.socket.deliver(server.push('t', { pub: { data: { type: 'summary' } } }), server.push('t', { pub: { data: null } }));
+  server.socket.deliver(
+    server.push('t', { pub: { data: { type: 'summary' } } }),
+    server.push('t', { pub: { data: null } }),
+  );
   assert.equal(topic.mirror.offset, 0);
   assert.equal(changes.length, count);
 });
@@ -465,7 +478,10 @@ test('a refused topic is denied, the others are not', async () => {
   assert.equal(other.state, 'live');
   server.socket.drop(1006);
   await server.clock.advance(200);
-  assert.deepEqual(server.asked('subscribe').map(({ channel }) => channel), ['t', 'u', 'u']);
+  assert.deepEqual(
+    server.asked('subscribe').map(({ channel }) => channel),
+    ['t', 'u', 'u'],
+  );
 });
 
 test('close and connect ask for a denied one again, perhaps with another token', async () => {
@@ -704,7 +720,10 @@ test('events only: from now on, and from the position after a drop', async () =>
   await server.publish('t', delta('c'));
   await server.clock.advance(200);
   assert.deepEqual(server.asked('subscribe')[1], { channel: 't', recover: true, epoch: 'epochAAA', offset: 2 });
-  assert.deepEqual(changes.flatMap(({ events }) => events.map(({ data }) => data.text)), ['b', 'c']);
+  assert.deepEqual(
+    changes.flatMap(({ events }) => events.map(({ data }) => data.text)),
+    ['b', 'c'],
+  );
   assert.equal(topic.mirror.offset, 3);
   assert.deepEqual(topic.mirror.open, []);
 });

@@ -35,7 +35,8 @@ export function complete(state, base) {
     const calls = Object.entries(run.calls).map(([call, usage]) => [call, withCounters(usage)]);
     return { ...run, usage: withCounters(run.usage), calls: Object.fromEntries(calls) };
   });
-  for (const name of ['approvals', 'queue', 'log']) filled[name] = filled[name].map((entry) => withDefaults(name, entry));
+  for (const name of ['approvals', 'queue', 'log'])
+    filled[name] = filled[name].map((entry) => withDefaults(name, entry));
   return filled;
 }
 
