@@ -152,13 +152,13 @@ export function setChildren(parent, children) {
 /**
  * A button that copies a text and says so.
  * @param {() => string} text
- * @param {{label: string, text?: string, style?: string}} options
+ * @param {{label: string, text?: string, icon?: string, style?: string}} options
  */
-export function copyButton(text, { label, text: shown, style = 'bare small' }) {
+export function copyButton(text, { label, text: shown, icon: symbol = 'copy', style = 'bare small' }) {
   const element = button({
     label,
     text: shown,
-    icon: 'copy',
+    icon: symbol,
     style,
     press: async () => {
       let done = true;

@@ -14,6 +14,7 @@ export class List {
   #root;
   #search;
   #current;
+  #title;
   #memory;
   #load;
   #mark;
@@ -28,15 +29,17 @@ export class List {
    * @param {object} options
    * @param {HTMLElement} options.root
    * @param {HTMLInputElement} options.search
-   * @param {string} options.current
+   * @param {string} options.current - the topic on the page
+   * @param {() => string} options.title - of that topic
    * @param {import('./topics.js').TopicMemory} options.memory
    * @param {() => Promise<{topic: string, at: number}[]>} options.load
    * @param {() => void} options.mark - something is to be painted
    */
-  constructor({ root, search, current, memory, load, mark }) {
+  constructor({ root, search, current, title, memory, load, mark }) {
     this.#root = root;
     this.#search = search;
     this.#current = current;
+    this.#title = title;
     this.#memory = memory;
     this.#load = load;
     this.#mark = mark;
@@ -59,16 +62,14 @@ export class List {
 
   /** @param {string|null} state */
   showState(state) {
-    if (this.#state === state) return;
     this.#state = state;
-    this.#mark();
   }
 
   paint() {
     const now = Date.now();
     const filter = this.#search.value;
     const all = this.#topics.some(({ topic }) => topic === this.#current) || this.#state === null ? this.#topics : [{ topic: this.#current, at: now }, ...this.#topics];
-    const found = groups(all.slice(0, ROWS), { current: this.#current, memory: this.#memory, filter, now });
+    const found = groups(all.slice(0, ROWS), { current: this.#current, title: this.#title(), memory: this.#memory, filter, now });
     const name = JSON.stringify([found, this.#state, this.#loaded, filter === '']);
     if (name === this.#shown) return true;
     this.#shown = name;

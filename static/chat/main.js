@@ -161,7 +161,7 @@ const panel = new Panel({
   },
 });
 
-const list = new List({ root: $('list'), search: $('search'), current: topic, memory, load: () => gateway.topics(), mark: () => painter.mark(list) });
+const list = new List({ root: $('list'), search: $('search'), current: topic, title, memory, load: () => gateway.topics(), mark: () => painter.mark(list) });
 
 /** What is around the conversation and follows the connection: the dock, the foot of the list, the page's title. */
 const dock = {
@@ -181,6 +181,7 @@ const dock = {
     $('main').toggleAttribute('data-stale', isStale(facts()));
     document.title = `${title()} · Gateway`;
     list.showState(run === null ? null : stateOf(mirror, run, thread.kinds));
+    painter.mark(list);
     drawBlank();
     return true;
   },
@@ -226,6 +227,7 @@ function connectionChanged() {
   } else if (subscription.state === 'reconnecting' && left === null) {
     left = mirror.offset;
   }
+  clock.hold(isStale(now));
   painter.mark(header);
   painter.mark(dock);
 }
@@ -323,6 +325,7 @@ $('copy-link').addEventListener('click', async () => {
   }
 });
 $('keys-button').addEventListener('click', () => $('keys').showModal());
+$('keys-close').addEventListener('click', () => $('keys').close());
 
 listenToKeys({
   dialog: $('keys'),

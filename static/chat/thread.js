@@ -482,6 +482,8 @@ class EntryList {
       }
       place = Math.max(own ?? place, -1);
       if (own === undefined) place = Math.max(place, this.#placeByTime(before, run));
+      // The text that it broke off says the same.
+      if (run.status === 'cancelled' && own !== undefined && before[own].kind === 'text' && /** @type {any} */ (before[own]).interrupted) continue;
       const made = isLive(run) ? this.#progressOf(run) : this.#end(run);
       if (made !== null) this.#put(after, isLive(run) ? before.length - 1 : place, made);
     }

@@ -22,7 +22,8 @@ export function shortNumber(value) {
  * @param {number} ms
  */
 export function duration(ms) {
-  if (ms < 950) return `${(Math.max(0, ms) / 1000).toFixed(1)} s`;
+  if (ms < 95) return `${Math.max(1, Math.round(ms))} ms`;
+  if (ms < 950) return `${(ms / 1000).toFixed(1)} s`;
   if (ms < 9950) return `${Number((ms / 1000).toFixed(1))} s`;
   const seconds = Math.round(ms / 1000);
   if (seconds < 60) return `${seconds} s`;
@@ -98,6 +99,8 @@ export class ServerClock {
   #now;
   /** Lower bound of their clock minus ours, in ms; null before any live event. @type {number|null} */
   #ahead = null;
+  /** @type {number|null} */
+  #held = null;
 
   /** @param {() => number} now - this machine's Unix time in ms */
   constructor(now) {
@@ -112,7 +115,17 @@ export class ServerClock {
     if (this.#ahead === null || ahead > this.#ahead) this.#ahead = ahead;
   }
 
+  /**
+   * Stands still while what is shown may not be current.
+   * @param {boolean} still
+   */
+  hold(still) {
+    if (!still) this.#held = null;
+    else this.#held ??= this.now();
+  }
+
   now() {
+    if (this.#held !== null) return this.#held;
     const ahead = this.#ahead ?? 0;
     // Under a second it is the way here, not the clock.
     return this.#now() + (Math.abs(ahead) < 1000 ? 0 : ahead);

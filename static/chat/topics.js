@@ -70,17 +70,18 @@ export class TopicMemory {
  * @param {{topic: string, at: number}[]} topics - newest first
  * @param {object} options
  * @param {string} options.current - the topic on the page
+ * @param {string} options.title - of that topic
  * @param {TopicMemory} options.memory
  * @param {string} options.filter - words that a row must hold, in its title or topic
  * @param {number} options.now
  * @returns {Group[]}
  */
-export function groups(topics, { current, memory, filter, now }) {
+export function groups(topics, { current, title: currentTitle, memory, filter, now }) {
   const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
   /** @type {Map<string, Row[]>} */
   const found = new Map();
   for (const { topic, at } of topics) {
-    const title = memory.title(topic) ?? topic;
+    const title = topic === current ? currentTitle : (memory.title(topic) ?? topic);
     const text = `${title} ${topic}`.toLowerCase();
     if (!words.every((word) => text.includes(word))) continue;
     const days = daysAgo(at, now);

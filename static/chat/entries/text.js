@@ -87,7 +87,7 @@ export class TextView extends EntryView {
       parts.push(
         el('span', { class: 'grow' }),
         copyButton(() => this.#markdown.text, { label: 'Copy message', text: 'Copy' }),
-        copyButton(() => this.page.linkTo(message), { label: 'Copy link to this message', text: 'Link' }),
+        copyButton(() => this.page.linkTo(message), { label: 'Copy link to this message', text: 'Link', icon: 'link' }),
       );
     }
     const name = JSON.stringify([live, interrupted, ended, last, at, cut]);

@@ -31,7 +31,7 @@ export class UserView extends EntryView {
     const shown = own ? 'You' : (name ?? 'User');
     this.look('user');
     this.element.classList.toggle('pending', pending === true);
-    setText(this.node, initials(name ?? shown));
+    setText(this.node, initials(shown));
     this.node.classList.toggle('a', own);
     this.node.classList.toggle('b', !own);
     setText(this.#name, shown);

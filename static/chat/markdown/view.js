@@ -7,10 +7,13 @@ import { copyButton, el, setText } from '../dom.js';
 import { Blocks, looksLikeTable, cells } from './blocks.js';
 import { parseInline, safeCut } from './inline.js';
 
-/** Longer inline content is cut in pieces that are parsed apart, so that a frame's work is bounded. In UTF-16 units. */
+/**
+ * Longer inline content is cut in pieces that are parsed and laid out apart, so that a frame's work is bounded: a browser
+ * breaks all the lines of a paragraph anew for each word that it gets. In UTF-16 units.
+ */
 const INLINE_WINDOW = 8192;
-/** A text node of code is not made longer than this, in UTF-16 units. */
-const CODE_NODE = 8192;
+/** A piece of code that is longer ends with its line, in UTF-16 units. */
+const CODE_PIECE = 8192;
 
 const INLINE_TAGS = new Map([
   ['strong', 'strong'],
@@ -62,7 +65,7 @@ class InlineNode {
       }
       if (source.title !== null) this.node.title = source.title;
     }
-    drawInline(this.node, this.children, source.children, null);
+    drawInline(this.node, this.children, source.children);
   }
 }
 
@@ -81,9 +84,8 @@ function grow(node, shown, text) {
  * @param {HTMLElement} parent
  * @param {InlineNode[]} drawn - changed to what is drawn now
  * @param {import('./inline.js').Inline[]} sources
- * @param {Node|null} after - what stands before the drawn nodes
  */
-function drawInline(parent, drawn, sources, after) {
+function drawInline(parent, drawn, sources) {
   for (let index = 0; index < sources.length; index += 1) {
     const source = sources[index];
     const old = drawn[index];
@@ -92,8 +94,7 @@ function drawInline(parent, drawn, sources, after) {
     } else {
       const made = new InlineNode(source);
       if (old === undefined) {
-        const before = index === 0 ? after : drawn[index - 1].node;
-        parent.insertBefore(made.node, before === null ? parent.firstChild : before.nextSibling);
+        parent.append(made.node);
       } else {
         old.node.replaceWith(made.node);
       }
@@ -108,8 +109,10 @@ class InlineView {
   #parent;
   /** How much of the text is drawn for good. */
   #fixed = 0;
-  /** What is drawn of it. @type {InlineNode[]} */
+  /** What is drawn of it. @type {HTMLElement[]} */
   #done = [];
+  /** What the rest is drawn in. @type {HTMLElement} */
+  #last;
   /** What is drawn of the rest. @type {InlineNode[]} */
   #drawn = [];
   #text = '';
@@ -118,6 +121,7 @@ class InlineView {
   /** @param {HTMLElement} parent */
   constructor(parent) {
     this.#parent = parent;
+    this.#last = parent;
   }
 
   /**
@@ -127,7 +131,10 @@ class InlineView {
   update(text, open) {
     if (open === this.#open && text === this.#text) return;
     if (!text.startsWith(this.#text.slice(0, this.#fixed))) {
-      for (const { node } of this.#done.splice(0)) node.remove();
+      this.#parent.replaceChildren();
+      this.#last = this.#parent;
+      this.#done = [];
+      this.#drawn = [];
       this.#fixed = 0;
     }
     this.#text = text;
@@ -135,12 +142,23 @@ class InlineView {
     while (text.length - this.#fixed > INLINE_WINDOW) {
       const piece = text.slice(this.#fixed, this.#fixed + INLINE_WINDOW);
       const cut = safeCut(piece, INLINE_WINDOW);
+      this.#intoPiece();
       this.#draw(piece.slice(0, cut), false);
-      this.#done.push(...this.#drawn);
+      this.#done.push(this.#last);
+      this.#last = el('span', { class: 'piece' });
+      this.#parent.append(this.#last);
       this.#drawn = [];
       this.#fixed += cut;
     }
     this.#draw(text.slice(this.#fixed), open);
+  }
+
+  /** The first piece is drawn in the element itself until there is a second. */
+  #intoPiece() {
+    if (this.#last !== this.#parent) return;
+    this.#last = el('span', { class: 'piece' });
+    this.#last.append(...this.#parent.childNodes);
+    this.#parent.append(this.#last);
   }
 
   /**
@@ -148,7 +166,7 @@ class InlineView {
    * @param {boolean} open
    */
   #draw(text, open) {
-    drawInline(this.#parent, this.#drawn, parseInline(text, open).nodes, this.#done.at(-1)?.node ?? null);
+    drawInline(this.#last, this.#drawn, parseInline(text, open).nodes);
   }
 }
 
@@ -238,7 +256,9 @@ class FenceView extends BlockView {
   #tail = '';
   /** @type {Text} */
   #node = document.createTextNode('');
-  #code = el('code', {}, this.#node);
+  /** The piece that grows. */
+  #piece = el('span', { class: 'piece' }, this.#node);
+  #code = el('code', {}, this.#piece);
   #language = el('span', { class: 'grow' });
   #copy = copyButton(() => this.#code.textContent ?? '', { label: 'Copy', text: 'Copy' });
 
@@ -262,6 +282,10 @@ class FenceView extends BlockView {
     if (lines.length < this.#lines || !(lines[this.#lines] ?? '').startsWith(this.#tail)) this.#clear();
     const last = lines.length - 1;
     let added = '';
+    const draw = () => {
+      if (added !== '') this.#node.appendData(added);
+      added = '';
+    };
     for (let index = this.#lines; index <= last; index += 1) {
       added += lines[index].slice(this.#tail.length);
       this.#tail = lines[index];
@@ -269,19 +293,24 @@ class FenceView extends BlockView {
         added += '\n';
         this.#tail = '';
         this.#lines = index + 1;
+        if (this.#node.length + added.length > CODE_PIECE) {
+          draw();
+          this.#begin();
+        }
       }
     }
-    if (added === '') return;
-    if (this.#node.length > CODE_NODE) {
-      this.#node = document.createTextNode('');
-      this.#code.append(this.#node);
-    }
-    this.#node.appendData(added);
+    draw();
+  }
+
+  #begin() {
+    this.#node = document.createTextNode('');
+    this.#piece = el('span', { class: 'piece' }, this.#node);
+    this.#code.append(this.#piece);
   }
 
   #clear() {
-    this.#node = document.createTextNode('');
-    this.#code.replaceChildren(this.#node);
+    this.#code.replaceChildren();
+    this.#begin();
     this.#lines = 0;
     this.#tail = '';
   }
@@ -397,7 +426,7 @@ function drawBlocks(parent, view, source) {
 }
 
 /** The elements whose end is where writing goes on. */
-const INTO = new Set(['P', 'UL', 'OL', 'LI', 'BLOCKQUOTE', 'H3', 'H4', 'H5', 'H6', 'STRONG', 'EM', 'DEL', 'A', 'CODE', 'PRE', 'DIV', 'TR', 'TD', 'TH']);
+const INTO = new Set(['P', 'UL', 'OL', 'LI', 'BLOCKQUOTE', 'H3', 'H4', 'H5', 'H6', 'STRONG', 'EM', 'DEL', 'A', 'CODE', 'PRE', 'SPAN', 'DIV', 'TR', 'TD', 'TH']);
 
 /** A Markdown text that may grow. */
 export class MarkdownView {
