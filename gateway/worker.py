@@ -138,16 +138,17 @@ class Worker:
         self._changed.set()
 
     async def _attend(self, topic: Topic) -> None:
-        """Answer what waits on a topic."""
+        """Answer the oldest message that waits on a topic."""
         try:
-            while not self._stopping.is_set():
-                state = await self._publisher.read(topic)
-                run = self._publisher.take(state, agent=self._name, model=self._model)
-                if run is None:
-                    await self._rest(topic, state.live_runs())
-                    return
-                self._idle.discard(topic)
-                await self._answer(run)
+            state = await self._publisher.read(topic)
+            run = self._publisher.take(state, agent=self._name, model=self._model)
+            if run is None:
+                await self._rest(topic, state.live_runs())
+                return
+            self._idle.discard(topic)
+            await self._answer(run)
+            # What else waits here goes behind what waits elsewhere.
+            self._want(topic)
         except TopicBusyError as error:
             _logger.debug("not yet: %s", error)
         except ConditionError as error:

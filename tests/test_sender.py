@@ -4,6 +4,7 @@ import asyncio
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -231,6 +232,45 @@ async def test_many_runs_share_a_broker_that_blinks(server: RedisServer) -> None
         with server.silent():
             await asyncio.sleep(1.2)
     await broker.aclose()
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_random_losses_leave_the_conversation_whole(server: RedisServer, broker: RedisBroker, seed: int) -> None:
+    random = Random(seed)
+    async with Publisher(broker=broker) as publisher:
+        async with publisher.run(TOPIC, agent="a") as earlier:
+            await said(earlier, "of an earlier run")
+        async with publisher.run(TOPIC, agent="a") as run:
+            written = ""
+            for step in range(40):
+                match random.randrange(8):
+                    case 0 | 1 | 2:
+                        written += f"{step} "
+                        await run.delta(f"{step} ")
+                    case 3:
+                        await run.add_message(Message.assistant(f"message {step}: {written}"))
+                        written = ""
+                    case 4:
+                        await run.usage({"output_tokens": step}, call=f"c{random.randrange(3)}")
+                    case 5:
+                        await run.tool_call(f"t{step}", "t", "{}")
+                        await run.tool_result(f"t{step}", "t", f"result {step}")
+                    case 6:
+                        await save(server)
+                    case 7 if random.random() < 0.6:
+                        with server.away():
+                            await run.delta("away ")
+                            written += "away "
+            await run.flush()
+            state = await mirror(broker, TOPIC)
+            stored = await publisher.context(TOPIC)
+            assert [event.to_dict() for event in stored.log.surface()] == [
+                event.to_dict() for event in run.context.log.surface()
+            ]
+            assert [opened["text"] for opened in state["open"]] == ([written] if written else [])
+            assert stored.usage == run.context.usage
+            assert stored.tool_calls == run.context.tool_calls
+            assert state["runs"][-1]["status"] == "running"
 
 
 async def test_append_is_repeated_as_it_was(broker: RedisBroker, server: RedisServer) -> None:

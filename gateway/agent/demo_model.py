@@ -109,7 +109,7 @@ def _calls(asked: str) -> list[ToolCall]:
 
 def _thought(asked: str, calls: Sequence[ToolCall]) -> str:
     names = " and ".join(str(call.name) for call in calls)
-    words = len(asked.split())
+    words = len(re.findall(r"\w+", asked))
     return (
         f"The message has {words} word{'s' if words != 1 else ''}. "
         f"I answer by rules, so facts have to come from tools: {names} fit. "
