@@ -13,6 +13,8 @@ from gateway.broker.port import Appended, AppendRequest, Bound, Broker, Busy, En
 from gateway.broker.redis import RedisBroker
 from gateway.codec import encode_event
 from gateway.context.context import Context
+from gateway.context.jsonlike import lenient
+from gateway.context.pubsub import Notification
 from gateway.errors import BrokerUnavailableError, ContextTooLargeError, PublishError, TopicBusyError
 from gateway.event_types import check_publishable
 from gateway.patience import Patience
@@ -155,12 +157,12 @@ class Publisher:
             return None
         return Run(self, Start(topic=state.topic, run=new_id(), agent=agent, model=model, taken=queue[0], state=state))
 
-    async def publish(self, topic: str, event: Mapping[str, Any]) -> Position:
+    async def publish(self, topic: str, event: Mapping[str, Any] | Notification) -> Position:
         """Publish an event outside any run; returns where it stands once it is stored.
 
         Args:
             topic: Where.
-            event: Any object whose type is none of the protocol's.
+            event: Any object whose type is none of the protocol's, or what a context bound to the topic tells.
 
         Raises:
             ValueError: The topic has another form.
@@ -170,7 +172,10 @@ class Publisher:
 
         """
         name = parse_topic(topic)
-        check_publishable(event)
+        if isinstance(event, Notification):
+            event = {"type": "notification", "name": event.type, "payload": lenient(event.payload)}
+        else:
+            check_publishable(event)
         data = encode_event({"at": self.broker.now(), **event})
         entry = Entry(kind="h", type=str(event.get("type", "")), data=data)
         self._appends += 1

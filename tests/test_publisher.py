@@ -7,6 +7,7 @@ from redis.asyncio import Redis
 
 from gateway.broker.redis import RedisBroker
 from gateway.codec import encode_json
+from gateway.context.callbacks import emit
 from gateway.context.context import Context
 from gateway.context.messages import Message, ToolCall
 from gateway.errors import (
@@ -238,6 +239,14 @@ async def test_publish_refuses_what_is_the_gateways_own(publisher: Publisher, br
     with pytest.raises(EventRefusedError):
         await publisher.publish(TOPIC, {"type": "note", "x": float("nan")})
     assert await events(broker, TOPIC) == []
+
+
+async def test_bound_context_tells_its_topic(publisher: Publisher, broker: RedisBroker) -> None:
+    context = Context.new(pubsub=publisher, pubsub_topic=TOPIC)  # type: ignore[arg-type]  # it only publishes
+    await emit(context, "on_agent_start", {"by": Message.user("me")})
+    (event,) = await events(broker, TOPIC)
+    assert (event["type"], event["name"]) == ("notification", "agent_start")
+    assert event["payload"]["by"]["content"] == "me"
 
 
 async def test_publish_beside_a_run(publisher: Publisher, broker: RedisBroker) -> None:
