@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import webbrowser
 from collections.abc import AsyncIterator
 
@@ -76,9 +77,9 @@ async def _demo(
         click.echo(f"Chat: {page}")
         click.echo("Ctrl-C ends it.")
         sys.stdout.flush()
-        if show:
-            # It may wait for a browser to start, which must not hold up the page that the browser asks for.
-            asyncio.get_running_loop().run_in_executor(None, webbrowser.open, page)
+        if show and _has_desktop():
+            # It may wait for the browser, which must hold up neither the page that it asks for nor our end.
+            threading.Thread(target=webbrowser.open, args=(page,), daemon=True).start()
 
     async with EmbeddedServer() as server, _agent(server.url, arguments) as agent:
         settings = msgspec.structs.replace(settings, redis_url=server.url)
@@ -123,6 +124,13 @@ async def _agent(redis_url: str, arguments: list[str]) -> AsyncIterator[asyncio.
         except TimeoutError:
             process.kill()
             await process.wait()
+
+
+def _has_desktop() -> bool:
+    # Without one, Python's choice may be a browser in text, which takes over the terminal.
+    return sys.platform in {"darwin", "win32"} or any(
+        os.environ.get(name) for name in ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")
+    )
 
 
 def _listen_near(settings: Settings) -> socket.socket:

@@ -20,6 +20,7 @@ from gateway.broker.embedded import EmbeddedServer
 from gateway.cli.flags import settings_flags
 from gateway.cli.note import Note, noted
 from gateway.cli.server import bind, loop_factory, serve, serve_workers
+from gateway.cli.target import checked_redis_url
 from gateway.settings import Settings
 
 __all__ = ["address", "command", "listen", "note_of"]
@@ -40,6 +41,8 @@ INTERRUPTED = 130  # 128 + SIGINT
 def command(*, data_dir: Path | None, **given: Any) -> int:
     """Serve topics to browsers and bots, over the Redis given or over a private Valkey that lasts as long as this."""
     settings = Settings(**{name: value for name, value in given.items() if value is not None})
+    if settings.redis_url:
+        checked_redis_url(settings.redis_url)
     listener = listen(settings)
     directory = data_dir or _user_data_dir()
     if settings.workers > 1:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import click
 
@@ -10,7 +11,15 @@ from gateway.client import Client
 from gateway.settings import Settings
 from gateway.types import Topic, parse_topic
 
-__all__ = ["DEFAULT_URL", "client", "gateway_options", "read_topic", "redis_options", "redis_target"]
+__all__ = [
+    "DEFAULT_URL",
+    "checked_redis_url",
+    "client",
+    "gateway_options",
+    "read_topic",
+    "redis_options",
+    "redis_target",
+]
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 
@@ -90,4 +99,21 @@ def redis_target(url: str | None) -> str:
                 "start gateway serve, or give --redis-url or GATEWAY_REDIS_URL"
             )
         url = found.redis_url
+    return checked_redis_url(url)
+
+
+def checked_redis_url(url: str) -> str:
+    """Check the form of a Redis URL, and give it back.
+
+    Raises:
+        click.UsageError: It is none; the message leaves the URL out, which may hold a password.
+
+    """
+    try:
+        parts = urlsplit(url)
+        is_one = parts.scheme in {"redis", "rediss", "unix"} and parts.port != 0
+    except ValueError:
+        is_one = False
+    if not is_one:
+        raise click.UsageError("expected the Redis URL to be like redis://:password@127.0.0.1:6379/0")
     return url

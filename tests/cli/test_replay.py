@@ -1,6 +1,7 @@
 """`replay`, as a process of its own, onto a real store."""
 
 import json
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest_asyncio
 from gateway.broker.embedded import EmbeddedServer
 from gateway.broker.redis import RedisBroker
 from gateway.types import START, Topic
-from tests.e2e.processes import Process
+from tests.e2e.processes import Process, until
 
 
 def chunk(text: str | None, *, finish: str | None = None) -> dict[str, Any]:
@@ -100,3 +101,21 @@ async def test_line_of_another_shape_is_named(redis_url: str, tmp_path: Path) ->
     assert code == 1
     assert f"gateway: {file}, line 2: expected an event of openai-chat" in err
     assert (await events(redis_url, "shape"))[-1]["type"] == "agent_error"
+
+
+async def test_interrupted_replay_cancels_its_run(redis_url: str, tmp_path: Path) -> None:
+    file = write(tmp_path / "long.jsonl", [*GOOD[:2], *[chunk("x")] * 1000])
+    arguments = ("replay", str(file), "--provider", "openai-chat", "--topic", "long", "--redis-url", redis_url)
+    process = await Process.start(*arguments, "--speed", "0.5")
+
+    async def streams() -> bool:
+        return any(event["type"] == "agent_delta" for event in await events(redis_url, "long"))
+
+    await until(streams, "the first delta")
+    process.kill(signal.SIGINT)
+    assert await process.end() == (130, "", "")
+    found = await events(redis_url, "long")
+    assert found[-1]["type"] == "agent_cancelled"
+    (message,) = [event for event in found if event["type"] == "assistant_message"]
+    assert message["content"].startswith("Hel")
+    assert message["metadata"]["interrupted"]

@@ -46,6 +46,8 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["replay", __file__, "--provider", "nobody", "--topic", "t"], "'nobody' is not one of 'anthropic'"),
         (["replay", __file__, "--provider", "anthropic", "--topic", "t"], "no gateway runs on this machine"),
         (["agent"], "no gateway runs on this machine"),
+        (["agent", "--redis-url", "http://:pw@x"], "expected the Redis URL to be like redis://"),
+        (["serve", "--redis-url", "redis://x:y"], "expected the Redis URL to be like redis://"),
     ],
 )
 def test_bad_usage_is_one_line_and_2(arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]) -> None:
