@@ -35,7 +35,7 @@ async def test_agent_answers_and_everything_ends_with_the_demo(number: signal.Si
     try:
         assert await process.line() == f"Chat: http://127.0.0.1:{port}\n"
         children = psutil.Process(process.pid).children(recursive=True)
-        assert await answer(f"http://127.0.0.1:{port}", "What is 6 times 7?")
+        assert await answer(f"http://127.0.0.1:{port}", "What is 6 * 7?")
         process.kill(number)
         code, _, _ = await process.end()
         assert code == {signal.SIGINT: 130, signal.SIGTERM: 0, signal.SIGKILL: -9}[number]
