@@ -208,10 +208,11 @@ class Publisher:
             TopicBusyError: It lives, or nobody may say yet that it does not.
 
         """
-        if busy.deadline < self.broker.now() and await self.bury(topic, busy.holder):
-            return
-        await self.look_again(topic, at=busy.deadline)
-        raise TopicBusyError(topic=topic, holder=busy.holder)
+        if busy.deadline >= self.broker.now():
+            await self.look_again(topic, at=busy.deadline)
+            raise TopicBusyError(topic=topic, holder=busy.holder)
+        if not await self.bury(topic, busy.holder):
+            raise TopicBusyError(topic=topic, holder=busy.holder)
 
     async def bury(self, topic: Topic, run: str) -> bool:
         """Declare a run lost if it still holds its topic and its lease has lapsed; returns whether it has ended.

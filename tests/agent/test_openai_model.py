@@ -100,6 +100,7 @@ async def test_response_is_streamed_and_used(publisher: Publisher, broker: Redis
         message = await answer(run, model, [CALCULATE])
         assert message is not None
         assert (message.text, message.metadata["finish_reason"]) == ("It is 42", "stop")
+        assert run.context.entries[1].thinking == "hm"
     first_request, second_request = served.asked
     assert (first_request["model"], first_request["stream"]) == ("local", True)
     assert first_request["stream_options"] == {"include_usage": True}
