@@ -27,7 +27,7 @@ export function duration(ms) {
   if (ms < 9950) return `${Number((ms / 1000).toFixed(1))} s`;
   const seconds = Math.round(ms / 1000);
   if (seconds < 60) return `${seconds} s`;
-  return elapsed(ms);
+  return elapsed(seconds * 1000);
 }
 
 /**
