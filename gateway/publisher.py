@@ -254,19 +254,24 @@ class Publisher:
         """Remember a run that has begun."""
         self._runs.add(run)
 
-    async def left(self, run: Run, *, taken: bool) -> None:
-        """Forget a run that has ended, and let workers look at its topic.
+    async def left(self, run: Run, *, taken: bool, waiting: bool) -> None:
+        """Forget a run that has ended, and let workers look at its topic if there is something to do.
 
         Args:
             run: The run.
             taken: Whether a worker runs it, which looks by itself.
+            waiting: Whether people may have sent something meanwhile.
 
         """
         self._runs.discard(run)
-        if not taken and run.ended is not None:
-            # Lost, it costs a worker the time to its next sweep; waiting for it would hold up the agent.
-            with contextlib.suppress(BrokerUnavailableError):
+        if taken or run.ended is None:
+            return
+        # Hints, tried once: a worker finds by its sweep what it does not hear, and the agent has better things to do.
+        with contextlib.suppress(BrokerUnavailableError):
+            if waiting:
                 await self.broker.wake(run.topic)
+            else:
+                await self.broker.set_due(run.topic, None)
 
 
 def _checked_id(text: str) -> str:

@@ -64,6 +64,8 @@ class Run:
         self._end: int | None = None
         """The outbox's ticket of the run's end."""
         self._begun = False
+        self._seen = 0
+        """Offset up to which the people's actions on the topic were seen to."""
         self.id = start.run
         self.topic = start.topic
 
@@ -400,6 +402,7 @@ class Run:
     async def _begin(self) -> None:
         begun = await self._start.begin(self._publisher)
         self._outbox, self._sender, self._recorder = begun.outbox, begun.sender, begun.recorder
+        self._seen = begun.seen
         self._begun = True
         self._publisher.entered(self)
 
@@ -419,7 +422,8 @@ class Run:
             _logger.warning("run %s has no end of its own: %s", self.id, refused)
         finally:
             await self._sender.aclose()
-            await self._publisher.left(self, taken=self._start.taken is not None)
+            waiting = self._sender.people > self._seen
+            await self._publisher.left(self, taken=self._start.taken is not None, waiting=waiting)
 
     async def _finish(self, type: str, **fields: Any) -> Position:
         if self._sender.ended is not None:

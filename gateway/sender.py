@@ -88,6 +88,8 @@ class Sender:
         self._task: asyncio.Task[None] | None = None
         self.position = position
         """Of the last acknowledgement."""
+        self.people = position.offset
+        """Offset of the last people's action that is known of; at first, all that the run's start had seen."""
         self.failure: Exception | None = None
         """Why nothing more is sent; after a `ContextTooLargeError` the run's end still is."""
         self.ended: Position | None = None
@@ -286,6 +288,7 @@ class Sender:
 
     def _stored(self, batch: Batch, answer: Appended) -> None:
         self.position = answer.position
+        self.people = max(self.people, answer.people)
         self._takes_lease = False
         self._journal.add(batch)
         self._outbox.acknowledge(batch)

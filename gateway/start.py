@@ -32,11 +32,20 @@ _logger = logging.getLogger(__name__)
 
 
 class Begun(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts of a run that holds its topic."""
+    """The parts of a run that holds its topic.
+
+    Attributes:
+        outbox: What it has to say.
+        sender: Carries that to the broker.
+        recorder: Its context.
+        seen: Offset up to which it knows the people's actions; 0 where some of them still wait.
+
+    """
 
     outbox: Outbox
     sender: Sender
     recorder: Recorder
+    seen: int
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,7 +110,8 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
             answer = await sender.begin()
             match answer:
                 case Appended():
-                    return Begun(outbox=outbox, sender=sender, recorder=recorder)
+                    seen = 0 if state.mirror.state()["queue"] else state.position.offset
+                    return Begun(outbox=outbox, sender=sender, recorder=recorder, seen=seen)
                 case Busy():
                     await publisher.reclaim(self.topic, answer)
                 case Ended(position=position):

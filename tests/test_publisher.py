@@ -87,6 +87,24 @@ def test_run_refuses_an_id_that_is_none(name: str) -> None:
         Publisher().run(TOPIC, agent="a", run_id=name)
 
 
+async def test_ended_run_leaves_no_note_where_nothing_waits(publisher: Publisher, broker: RedisBroker) -> None:
+    async with publisher.run(TOPIC, agent="a"):
+        assert await broker.due(until=broker.now() + 60_000) == [TOPIC]
+    assert await broker.due(until=broker.now() + 60_000) == []
+
+
+@pytest.mark.parametrize("early", [True, False])
+async def test_ended_run_leaves_the_note_of_a_waiting_message(
+    publisher: Publisher, broker: RedisBroker, *, early: bool
+) -> None:
+    if early:
+        await send(broker, TOPIC, "m1", "hello")
+    async with publisher.run(TOPIC, agent="a"):
+        if not early:
+            await send(broker, TOPIC, "m1", "hello")
+    assert await broker.due(until=broker.now() + 60_000) == [TOPIC]
+
+
 async def test_second_run_on_a_topic_is_refused(publisher: Publisher, broker: RedisBroker) -> None:
     async with publisher.run(TOPIC, agent="a", run_id="r1"):
         with pytest.raises(TopicBusyError) as refused:
