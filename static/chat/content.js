@@ -25,7 +25,11 @@ export function readContent(content) {
   if (content === null || content === undefined) return { text: '', thinking: '', attachments: [] };
   if (!Array.isArray(content)) return { text: asText(content), thinking: '', attachments: [] };
   /** @type {string[]} */
-  const [texts, thoughts, attachments] = [[], [], []].map((list) => /** @type {any} */ (list));
+  const texts = [];
+  /** @type {string[]} */
+  const thoughts = [];
+  /** @type {string[]} */
+  const attachments = [];
   for (const item of content) {
     if (typeof item === 'string') {
       texts.push(item);

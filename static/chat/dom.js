@@ -118,6 +118,7 @@ const SHAPES = new Map([
 export function glyph(state, { label, still = false } = {}) {
   const shape = SHAPES.get(state) ?? SHAPES.get('queued');
   const attributes = { class: still ? `g g-${state} still` : `g g-${state}`, viewBox: '0 0 16 16' };
+  /** @type {Record<string, string>} */
   const named = label === undefined ? { 'aria-hidden': 'true' } : { role: 'img', 'aria-label': label };
   return svg('svg', { ...attributes, ...named }, ...(shape?.() ?? []));
 }

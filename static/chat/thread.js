@@ -358,7 +358,7 @@ class EntryList {
         cut: reason !== null && /length|max_tokens/.test(reason),
       });
     }
-    calls.forEach((call, index) => this.#call({ run, at, message, index, call, open: null, sealed: true }));
+    calls.forEach((/** @type {any} */ call, /** @type {number} */ index) => this.#call({ run, at, message, index, call, open: null, sealed: true }));
   }
 
   /** @param {any} message */

@@ -137,6 +137,12 @@ test('blocks: hostile depth ends as text', () => {
   assert.ok(whole(`${'- '.repeat(20000)}a`).length > 0);
 });
 
+test('blocks: headings leave no level out, whatever the text does', () => {
+  const blocks = new Blocks();
+  blocks.append('### a\n##### b\n# c\n## d\n#### e\n## f\n');
+  assert.deepEqual(blocks.document.children.map(({ level, rank }) => `${level}>${rank}`), ['3>1', '5>2', '1>1', '2>2', '4>3', '2>2']);
+});
+
 test('cells: an escaped bar does not separate', () => {
   assert.deepEqual(cells('| a \\| b | c |'), ['a | b', 'c']);
   assert.deepEqual(cells('|  | c |'), ['', 'c']);

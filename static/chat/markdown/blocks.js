@@ -37,6 +37,7 @@ const BLANK = /^[ \t]*$/;
  * @property {string} marker - of fence: the opening marks; of list: the bullet, or the mark after the number
  * @property {number} indent - columns of indentation that belong to the block
  * @property {number} level - of heading, 1 to 6
+ * @property {number} rank - of heading, its depth among the headings before it, from 1, without the levels that the text leaves out
  * @property {number|null} start - of list: the first number, null for bullets
  * @property {boolean|null} task - of item: a checkbox and whether it is ticked, null without one
  * @property {('start'|'center'|'end'|null)[]} align - of table, one for each column
@@ -61,6 +62,7 @@ function block(type, fields) {
     marker: '',
     indent: 0,
     level: 0,
+    rank: 0,
     start: null,
     task: null,
     align: [],
@@ -182,13 +184,12 @@ export class Blocks {
 
   #remember() {
     const open = [...this.#open];
-    const saved = [];
     // A list that an empty line left may still get another item, though it is no longer on the path.
     const below = open[open.length - 1].children.at(-1);
     const touched = below?.type === 'list' && !below.closed ? [...open, below] : open;
-    for (const container of touched) {
+    const saved = touched.map((container) => {
       const last = container.children.at(-1) ?? null;
-      saved.push({
+      return {
         container,
         closed: container.closed,
         task: container.task,
@@ -198,8 +199,8 @@ export class Blocks {
         text: last?.text ?? '',
         lines: last?.lines.length ?? 0,
         rows: last?.rows.length ?? 0,
-      });
-    }
+      };
+    });
     this.#undo = () => {
       this.#open = open;
       for (const was of saved) {
@@ -305,7 +306,8 @@ export class Blocks {
     if (heading !== null) {
       this.#closeDownTo(depth - 1);
       const text = (heading[2] ?? '').trimEnd().replace(/(?:^|[ \t])#+$/, '').trim();
-      this.#add(block('heading', { level: heading[1].length, text }));
+      const level = heading[1].length;
+      this.#add(block('heading', { level, rank: this.#rank(level), text }));
       if (!unfinished) this.#closeLeaf();
       return { rest: null };
     }
@@ -387,6 +389,18 @@ export class Blocks {
     const around = this.#open[this.#open.length - 1];
     around.children[around.children.length - 1] = block('table', { head, align });
     return true;
+  }
+
+  /** @param {number} level */
+  #rank(level) {
+    /** @type {number[]} */
+    const above = [];
+    for (const { type, level: other } of this.document.children) {
+      if (type !== 'heading') continue;
+      while (above.length > 0 && above[above.length - 1] >= other) above.pop();
+      above.push(other);
+    }
+    return above.filter((other) => other < level).length + 1;
   }
 
   #leaf() {

@@ -181,6 +181,7 @@ class BlockView {
   constructor(block) {
     this.type = kind(block);
     this.level = block.level;
+    this.rank = block.rank;
     this.start = block.start;
     /** @type {HTMLElement} */
     this.element = this.make(block);
@@ -207,7 +208,7 @@ class BlockView {
 
   /** @param {import('./blocks.js').Block} block */
   fits(block) {
-    return this.type === kind(block) && this.level === block.level && this.start === block.start;
+    return this.type === kind(block) && this.level === block.level && this.rank === block.rank && this.start === block.start;
   }
 
   /** @param {import('./blocks.js').Block} block */
@@ -239,8 +240,8 @@ class TextView extends BlockView {
 
   /** @param {import('./blocks.js').Block} block */
   make(block) {
-    // The page's own headings are h1 and h2.
-    return block.type === 'heading' ? el(`h${Math.min(6, block.level + 2)}`, { class: `h${block.level}` }) : el('p');
+    // The page's own headings are h1 and h2; no level is left out below them.
+    return block.type === 'heading' ? el(`h${Math.min(6, block.rank + 2)}`, { class: `h${block.level}` }) : el('p');
   }
 
   /** @param {import('./blocks.js').Block} block */
