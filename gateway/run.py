@@ -13,18 +13,10 @@ from gateway.context.context import Context
 from gateway.context.event import BOOKKEEPING_TYPES
 from gateway.context.messages import Message
 from gateway.context.usage import Usage
-from gateway.ending import last_group
-from gateway.errors import (
-    ContextTooLargeError,
-    EventRefusedError,
-    FencedError,
-    PublishError,
-    RunEndedError,
-)
+from gateway.errors import EventRefusedError, FencedError, PublishError
 from gateway.event_types import check_publishable
-from gateway.outbox import Group, Outbox, Outgoing
-from gateway.recorder import Recorder, outgoing
-from gateway.sender import Sender
+from gateway.recorder import outgoing
+from gateway.run_writer import RunWriter
 from gateway.start import Start
 from gateway.types import Position, new_id
 from gateway.unfinished import UnfinishedMessages, in_text
@@ -54,40 +46,34 @@ class Run:
     def __init__(self, publisher: "Publisher", start: Start) -> None:
         self._publisher = publisher
         self._start = start
-        self._outbox: Outbox
-        self._sender: Sender
-        self._recorder: Recorder
+        self._writer: RunWriter
         self._messages = UnfinishedMessages()
         self._running: dict[str, float] = {}
         """Of each tool call that runs, when it began."""
         self._calls: dict[str, Usage] = {}
-        self._end: int | None = None
-        """The outbox's ticket of the run's end."""
         self._begun = False
-        self._seen = 0
-        """Offset up to which the people's actions on the topic were seen to."""
         self.id = start.run
         self.topic = start.topic
 
     @property
     def context(self) -> Context:
         """The conversation as the run has it."""
-        return self._recorder.context
+        return self._writer.context
 
     @property
     def title(self) -> str | None:
         """The topic's title; None where it was given none."""
-        return self._recorder.title
+        return self._writer.recorder.title
 
     @property
     def position(self) -> Position:
         """Of the last event that the store acknowledged."""
-        return self._sender.position
+        return self._writer.sender.position
 
     @property
     def ended(self) -> Position | None:
         """Where the run's end stands; None while it has none."""
-        return self._sender.ended if self._begun else None
+        return self._writer.sender.ended if self._begun else None
 
     @property
     def open_message(self) -> str | None:
@@ -131,17 +117,17 @@ class Run:
             message: Its id; None is the open one, or a new one.
 
         """
-        await self._ready()
+        await self._writer.ready()
         if text:
             opened = self._messages.opened(message)
-            self._put_delta("agent_delta", opened.id, opened.add_text(text, now=self._now()))
+            self._writer.put_delta("agent_delta", opened.id, opened.add_text(text, now=self._now()))
 
     async def thinking(self, text: str, *, message: str | None = None) -> None:
         """Add thinking to the open message; arguments as of `delta`."""
-        await self._ready()
+        await self._writer.ready()
         if text:
             opened = self._messages.opened(message)
-            self._put_delta("agent_thinking", opened.id, opened.add_thinking(text, now=self._now()))
+            self._writer.put_delta("agent_thinking", opened.id, opened.add_thinking(text, now=self._now()))
 
     async def tool_call_delta(
         self,
@@ -162,12 +148,12 @@ class Run:
             message: As of `delta`.
 
         """
-        await self._ready()
+        await self._writer.ready()
         names = {key: value for key, value in (("id", id), ("name", name)) if value}
         if text or names:
             opened = self._messages.opened(message)
             piece = opened.add_call(index, text, names, now=self._now())
-            self._put_delta("tool_call_delta", opened.id, piece, index=index, names=names)
+            self._writer.put_delta("tool_call_delta", opened.id, piece, index=index, names=names)
 
     async def add_message(self, message: Message, *, message_id: str | None = None, run: str | None = None) -> None:
         """Log a message; an assistant's ends the open message, whose deltas it replaces.
@@ -181,16 +167,16 @@ class Run:
             EventRefusedError: It breaks an entry rule, or an assistant's message of this id has ended.
 
         """
-        await self._ready()
+        await self._writer.ready()
         message = in_text(message)
         if message.role != "assistant":
-            self._record(self.context.add_message(message), message=message_id, run=run)
+            self._writer.record(self.context.add_message(message), message=message_id, run=run)
             return
         opened = self._messages.opened(message_id)
         if opened.thinking_ms is not None:
             metadata = {"thinking_ms": opened.thinking_ms, **message.metadata}
             message = msgspec.structs.replace(message, metadata=metadata)
-        self._record(self.context.add_message(message), message=opened.id, run=run)
+        self._writer.record(self.context.add_message(message), message=opened.id, run=run)
         self._messages.close(opened.id)
 
     async def tool_call(
@@ -212,7 +198,7 @@ class Run:
             message: The message that asked for it; None is the last one.
 
         """
-        await self._ready()
+        await self._writer.ready()
         text = arguments if isinstance(arguments, str) else encode_json(arguments).decode()
         data: dict[str, Any] = {"id": id, "name": name, "arguments": text}
         if server:
@@ -220,8 +206,8 @@ class Run:
         log = self.context.log.append("tool_call", data)
         after = msgspec.structs.replace(self.context, log=log).add_tool_call(data)
         self._running[id] = self._now()
-        self._record(after, message=message or self._messages.last)
-        await self._sender.acknowledged(self._outbox.ticket)
+        self._writer.record(after, message=message or self._messages.last)
+        await self._writer.stored()
 
     async def tool_result(
         self,
@@ -244,7 +230,7 @@ class Run:
             metadata: More about it; None for nothing.
 
         """
-        await self._ready()
+        await self._writer.ready()
         facts = dict(metadata or {})
         if error:
             facts["error"] = True
@@ -254,7 +240,7 @@ class Run:
         if duration_ms is not None:
             facts["duration_ms"] = duration_ms
         message = in_text(Message.tool(tool_call_id, content, name=name, metadata=facts))
-        self._record(self.context.add_message(message))
+        self._writer.record(self.context.add_message(message))
         self._running.pop(tool_call_id, None)
 
     async def usage(self, usage: Usage | Mapping[str, Any], *, call: str | None = None) -> None:
@@ -265,11 +251,11 @@ class Run:
             call: The call's id; None is the open message's, or the last message's.
 
         """
-        await self._ready()
+        await self._writer.ready()
         counters = usage if isinstance(usage, Usage) else Usage.from_mapping(usage)
         named = call or self._messages.newest or self._messages.last or new_id()
-        self._put(outgoing({**self._common("usage"), "call": named, **counters.to_dict()}))
-        self._count(self._calls.get(named, Usage()), counters)
+        self._writer.put(outgoing(self._writer.event("usage", call=named, **counters.to_dict())))
+        self._writer.count(self._calls.get(named, Usage()), counters)
         self._calls[named] = counters
 
     async def log(
@@ -284,9 +270,10 @@ class Run:
             fields: More about it; None for nothing.
 
         """
-        await self._ready()
-        event = {**self._common("log"), "level": level, "message": message}
-        self._put(outgoing(_with(event, logger=logger, fields=dict(fields) if fields else None)))
+        await self._writer.ready()
+        facts = dict(fields) if fields else None
+        event = self._writer.event("log", level=level, message=message, logger=logger, fields=facts)
+        self._writer.put(outgoing(event))
 
     async def progress(
         self, *, text: str | None = None, fraction: float | None = None, tool_call_id: str | None = None
@@ -299,8 +286,9 @@ class Run:
             tool_call_id: Which call; None is the run.
 
         """
-        await self._ready()
-        self._put(outgoing(_with(self._common("progress"), tool_call_id=tool_call_id, text=text, fraction=fraction)))
+        await self._writer.ready()
+        event = self._writer.event("progress", tool_call_id=tool_call_id, text=text, fraction=fraction)
+        self._writer.put(outgoing(event))
 
     async def log_event(self, type: str, data: Mapping[str, Any] | None = None) -> None:
         """Log a bookkeeping event: ``turn_start``, ``turn_end``, ``step_start``, ``step_end``, ``request_header``.
@@ -309,11 +297,11 @@ class Run:
             EventRefusedError: The type is another.
 
         """
-        await self._ready()
+        await self._writer.ready()
         if type not in BOOKKEEPING_TYPES or type == "tool_call":
             raise EventRefusedError(f"expected a bookkeeping event, got {type!r:.80}")
         log = self.context.log.append(type, dict(data or {}))
-        self._record(msgspec.structs.replace(self.context, log=log))
+        self._writer.record(msgspec.structs.replace(self.context, log=log))
 
     async def discard(self, *, reason: str, call: str | None = None) -> None:
         """Drop the open message, which a retry replaces, and what its call cost.
@@ -323,13 +311,13 @@ class Run:
             call: The model call; None keeps its usage.
 
         """
-        await self._ready()
+        await self._writer.ready()
         opened = self._messages.opened(None)
-        event = {**self._common("message_discarded"), "message": opened.id}
-        self._put(outgoing(_with(event, call=call, reason=reason), kind="e"))
+        event = self._writer.event("message_discarded", message=opened.id, call=call, reason=reason)
+        self._writer.put(outgoing(event, kind="e"))
         self._messages.close(opened.id)
         if call is not None:
-            self._count(self._calls.pop(call, Usage()), Usage())
+            self._writer.count(self._calls.pop(call, Usage()), Usage())
 
     async def set_context(self, *, title: str | None = None, **fields: Any) -> None:
         """Change fields of the context that are no fold of its log.
@@ -342,11 +330,11 @@ class Run:
             TypeError: There is no such field.
 
         """
-        await self._ready()
+        await self._writer.ready()
         unknown = fields.keys() - _SETTABLE
         if unknown:
             raise TypeError(f"expected fields among {', '.join(sorted(_SETTABLE))}, got {', '.join(sorted(unknown))}")
-        self._record(msgspec.structs.replace(self.context, **fields), title=title)
+        self._writer.record(msgspec.structs.replace(self.context, **fields), title=title)
 
     async def change_context(self, change: Callable[[Context], Context]) -> None:
         """Change the context by its own methods, such as `replace_message_range` or `clear`; all of it is published.
@@ -355,8 +343,8 @@ class Run:
             change: Gives a context that continues the one it gets.
 
         """
-        await self._ready()
-        self._record(change(self.context))
+        await self._writer.ready()
+        self._writer.record(change(self.context))
 
     async def emit(self, event: Mapping[str, Any]) -> None:
         """Publish an event of the agent's own.
@@ -369,17 +357,16 @@ class Run:
             EventRefusedError: It breaks an entry rule.
 
         """
-        await self._ready()
+        await self._writer.ready()
         check_publishable(event)
-        self._put(outgoing({"at": self._publisher.broker.now(), **event, "run": self.id}))
+        self._writer.put(outgoing({"at": self._publisher.broker.now(), **event, "run": self.id}))
 
     async def flush(self) -> Position:
         """Wait until everything so far is stored; returns where it stands."""
-        self._check()
-        self._outbox.flush()
-        self._sender.notify()
-        await self._sender.acknowledged(self._outbox.ticket)
-        return self._sender.position
+        self._writer.check()
+        self._writer.outbox.flush()
+        self._writer.sender.notify()
+        return await self._writer.stored()
 
     async def complete(self, result: Any = None) -> Position:
         """End the run as completed; returns where its one end stands, whoever wrote it.
@@ -400,17 +387,16 @@ class Run:
         return await self._finish("agent_cancelled", reason=reason)
 
     async def _begin(self) -> None:
-        begun = await self._start.begin(self._publisher)
-        self._outbox, self._sender, self._recorder = begun.outbox, begun.sender, begun.recorder
-        self._seen = begun.seen
+        self._writer = await self._start.begin(self._publisher)
         self._begun = True
         self._publisher.entered(self)
 
     async def _leave(self, error: BaseException | None) -> None:
+        writer = self._writer
         try:
             if error is None:
                 await self.complete()
-                if self._sender.declared_lost:
+                if writer.sender.declared_lost:
                     raise FencedError(run=self.id, holder="")
             elif isinstance(error, Exception):
                 await self.fail(error)
@@ -421,86 +407,16 @@ class Run:
                 raise
             _logger.warning("run %s has no end of its own: %s", self.id, refused)
         finally:
-            await self._sender.aclose()
-            waiting = self._sender.people > self._seen
-            await self._publisher.left(self, taken=self._start.taken is not None, waiting=waiting)
+            await writer.sender.aclose()
+            taken = self._start.taken is not None
+            await self._publisher.left(self, taken=taken, waiting=writer.people_wait)
 
     async def _finish(self, type: str, **fields: Any) -> Position:
-        if self._sender.ended is not None:
-            return self._sender.ended
-        failure = self._sender.failure
-        if failure is not None and not isinstance(failure, ContextTooLargeError):
-            raise failure
-        if self._end is None:
-            event = _with(self._common(type), **fields)
-            if self._calls:
-                event["usage"] = sum(self._calls.values(), Usage()).to_dict()
-            # What the full history refused is missing from the log, which then can only be left as it is.
-            left = () if failure is not None else tuple(self._messages)
-            self._outbox.add(last_group(self._recorder, event, left, patched=failure is None))
-            self._end = self._outbox.ticket
-            self._sender.notify()
-        try:
-            await self._sender.acknowledged(self._end)
-        except PublishError:
-            if self._sender.ended is None:
-                raise
-        if self._sender.ended is None:
-            raise self._sender.failure or FencedError(run=self.id, holder="")
-        return self._sender.ended
-
-    async def _ready(self) -> None:
-        self._check()
-        while self._outbox.full:
-            await self._sender.room()
-            self._check()
-
-    def _check(self) -> None:
-        """Refuse whoever comes after the end, or after the store has refused this run."""
-        if self._sender.failure is not None:
-            raise self._sender.failure
-        if self._end is not None or self._sender.ended is not None:
-            raise RunEndedError(run=self.id, position=self._sender.ended or self._sender.position)
+        usage = sum(self._calls.values(), Usage()).to_dict() if self._calls else None
+        return await self._writer.end(self._writer.event(type, **fields, usage=usage), list(self._messages))
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
 
-    def _common(self, type: str) -> dict[str, Any]:
-        return {"type": type, "at": self._publisher.broker.now(), "run": self.id}
-
-    def _put_delta(
-        self, type: str, message: str, text: str, *, index: int | None = None, names: Mapping[str, str] = {}
-    ) -> None:
-        if text or names:
-            at = self._publisher.broker.now()
-            self._outbox.add_delta(type, message, text, at=at, index=index, names=names)
-            self._sender.notify()
-
-    def _put(self, out: Outgoing) -> None:
-        self._outbox.add(Group(entries=[out]))
-        self._sender.notify()
-
-    def _record(
-        self, after: Context, *, message: str | None = None, run: str | None = None, title: str | None = None
-    ) -> None:
-        entries, log = self._recorder.record(
-            after, at=self._publisher.broker.now(), message=message, run=run, title=title
-        )
-        if entries:
-            self._outbox.add(Group(entries=entries, log=log))
-            self._sender.notify()
-
-    def _count(self, before: Usage, after: Usage) -> None:
-        """Move the context's usage by what changed; it is told by the `usage` events alone."""
-        total = {
-            name: value + after.to_dict()[name] - before.to_dict()[name]
-            for name, value in self.context.usage.to_dict().items()
-        }
-        self._recorder.context = msgspec.structs.replace(self.context, usage=Usage(**total))
-
 
 _SETTABLE = frozenset({"agent_name", "system_prompt", "needs_response", "iteration", "max_iterations"})
-
-
-def _with(event: dict[str, Any], **fields: Any) -> dict[str, Any]:
-    return event | {name: value for name, value in fields.items() if value is not None}

@@ -97,6 +97,11 @@ class Sender:
         self.declared_lost = False
         """Whether somebody else wrote that end."""
 
+    @property
+    def stopped(self) -> bool:
+        """Whether nothing at all is sent any more."""
+        return self._task is None or self._task.done()
+
     async def begin(self) -> AppendAnswer:
         """Send the first append, which takes the lease, and if it is stored go on sending by itself."""
         batch = self._outbox.take(asyncio.get_running_loop().time())
@@ -132,7 +137,7 @@ class Sender:
         """
         if ticket <= self._acknowledged:
             return
-        if self._task is None or self._task.done():
+        if self.stopped:
             raise self.failure or FencedError(run=self._run, holder="")
         waiter = asyncio.get_running_loop().create_future()
         self._waiters.append((ticket, waiter))

@@ -18,6 +18,7 @@ from gateway.errors import HistoryConflictError, RunEndedError
 from gateway.journal import Journal
 from gateway.outbox import Group, Outbox, Outgoing
 from gateway.recorder import Recorder, outgoing
+from gateway.run_writer import RunWriter
 from gateway.sender import Sender, refusal
 from gateway.topic_state import TopicState
 from gateway.types import Topic
@@ -26,26 +27,9 @@ from gateway.unfinished import sealed
 if TYPE_CHECKING:
     from gateway.publisher import Publisher
 
-__all__ = ["Begun", "Start"]
+__all__ = ["Start"]
 
 _logger = logging.getLogger(__name__)
-
-
-class Begun(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts of a run that holds its topic.
-
-    Attributes:
-        outbox: What it has to say.
-        sender: Carries that to the broker.
-        recorder: Its context.
-        seen: Offset up to which it knows the people's actions; 0 where some of them still wait.
-
-    """
-
-    outbox: Outbox
-    sender: Sender
-    recorder: Recorder
-    seen: int
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,7 +62,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     taken: Mapping[str, Any] | None = None
     state: TopicState | None = None
 
-    async def begin(self, publisher: "Publisher") -> Begun:
+    async def begin(self, publisher: "Publisher") -> RunWriter:
         """Take the topic and write ``agent_start`` with all that belongs to it, in one append.
 
         Raises:
@@ -111,7 +95,14 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
             match answer:
                 case Appended():
                     seen = 0 if state.mirror.state()["queue"] else state.position.offset
-                    return Begun(outbox=outbox, sender=sender, recorder=recorder, seen=seen)
+                    return RunWriter(
+                        run=self.run,
+                        clock=publisher.broker.now,
+                        outbox=outbox,
+                        sender=sender,
+                        recorder=recorder,
+                        seen=seen,
+                    )
                 case Busy():
                     await publisher.reclaim(self.topic, answer)
                 case Ended(position=position):

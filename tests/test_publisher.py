@@ -140,7 +140,7 @@ async def test_run_of_a_dead_process_is_declared_lost_and_the_topic_taken(broker
         dead = await Publisher(broker=slow, lease=0.4).run(TOPIC, agent="a").__aenter__()
         await dead.delta("half an ans")
         await dead.flush()
-        await dead._sender.aclose()  # what a killed process does: nothing more
+        await dead._writer.sender.aclose()  # what a killed process does: nothing more
 
         async def taken() -> bool:
             try:
@@ -157,7 +157,7 @@ async def test_run_of_a_dead_process_is_declared_lost_and_the_topic_taken(broker
 
 async def test_nobody_is_declared_dead_by_a_process_that_is_new(broker: RedisBroker) -> None:
     dead = await Publisher(broker=broker, lease=0.05).run(TOPIC, agent="a").__aenter__()
-    await dead._sender.aclose()
+    await dead._writer.sender.aclose()
     await asyncio.sleep(0.1)
     async with Publisher(broker=broker, lease=3600) as publisher:
         with pytest.raises(TopicBusyError):

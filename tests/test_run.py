@@ -346,7 +346,7 @@ async def test_run_that_was_declared_lost_hears_it_at_its_next_append(broker: Re
                 await run.delta("text")
                 await run.flush()
                 # A process that stands still: neither appends nor renewals leave it.
-                run._sender._renew_at = float("inf")
+                run._writer.sender._renew_at = float("inf")
                 await lose(broker, run.id)
                 await run.tool_call("c1", "t", "{}")
                 ran = True
@@ -369,7 +369,7 @@ async def test_leaving_says_that_the_run_was_lost(broker: RedisBroker) -> None:
 
         async def agent() -> None:
             async with run:
-                run._sender._renew_at = float("inf")
+                run._writer.sender._renew_at = float("inf")
                 await lose(broker, run.id)
 
         with pytest.raises(FencedError):
@@ -399,7 +399,7 @@ async def test_run_after_a_lost_one_seals_what_that_left_open(broker: RedisBroke
                 await lost.add_message(Message.assistant("I call", tool_calls=(call,)))
                 await lost.delta("unfinished")
                 await lost.flush()
-                lost._sender._renew_at = float("inf")
+                lost._writer.sender._renew_at = float("inf")
                 await lose(broker, lost.id)
                 await lost.flush()
                 await lost.delta("x")
@@ -430,9 +430,9 @@ async def test_text_waits_for_room_while_the_broker_is_slow(broker: RedisBroker)
                 written += 1
 
         writing = asyncio.create_task(write())
-        await until(lambda: asyncio.sleep(0.01, run._outbox.full))
+        await until(lambda: asyncio.sleep(0.01, run._writer.outbox.full))
         assert written < 20
-        assert run._outbox.unsent < 12_000
+        assert run._writer.outbox.unsent < 12_000
         slow.release()
         await writing
         await run.flush()

@@ -42,7 +42,7 @@ async def test_topic_is_read_to_its_top(broker: RedisBroker) -> None:
         state = await read_topic(broker, TOPIC)
         assert state.position == position
         assert state.seq == run.context.log.next_seq == 1500
-        assert state.hash == run._recorder.mark()[1]
+        assert state.hash == run._writer.recorder.mark()[1]
         assert state.mirror.state()["open"][0]["text"] == "open"
         assert state.live_runs() == [run.id]
 

@@ -208,7 +208,7 @@ async def test_no_tool_starts_in_a_run_that_was_replaced(broker: RedisBroker) ->
         async def respond(self, run: Run, tools: Sequence[Tool]) -> Message:
             message = await super().respond(run, tools)
             await run.flush()
-            run._sender._renew_at = float("inf")
+            run._writer.sender._renew_at = float("inf")
 
             async def lost() -> bool:
                 data = lost_event(run.id, at=broker.now())
