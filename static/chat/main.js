@@ -67,6 +67,7 @@ const narrator = new Narrator(new Announcer({ status: $('say-status'), message: 
 
 /** When the gateway's state began, and when what is shown was last current. */
 let since = Date.now();
+let known = gateway.state;
 /** @type {number|null} */
 let current = null;
 /** The position when the last gap began, where one is open. @type {number|null} */
@@ -287,10 +288,14 @@ function stateOfHead() {
 
 subscription.on('change', changed);
 subscription.on('state', connectionChanged);
-gateway.on('state', () => {
-  since = Date.now();
+gateway.on('state', (state) => {
+  // It is told again after each attempt.
+  if (state !== known) {
+    known = state;
+    since = Date.now();
+    if (state === 'connected') void list.refresh();
+  }
   connectionChanged();
-  if (gateway.state === 'connected') void list.refresh();
 });
 gateway.on('sure', connectionChanged);
 ticker.add(() => {
