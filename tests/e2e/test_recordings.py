@@ -129,7 +129,7 @@ async def test_fault_in_mid_stream_leaves_every_reader_exact(fault: str) -> None
                 await gateway.process.end()
                 await gateway.start()
             else:
-                await operator.execute_command("CLIENT", "KILL", "TYPE", fault)
+                await operator.client_kill_filter(_type=fault)
         code, _, err = await process.end()
         assert code == 0, err
         snapshot = await gateway.topic(topic)
