@@ -74,6 +74,7 @@ class Connection:
         self._actions = actions
         self._wheel = wheel
         self._writer = writer
+        self.write: Callable[[bytes], None] = writer.write
         self._settings: Settings = settings
         self._session = Session(max_frame=settings.max_frame, max_topics=settings.max_topics)
         self._caller = Caller(client=self.client, user=user)
@@ -190,10 +191,6 @@ class Connection:
         self.closed()
 
     # What the hub does (Reader)
-
-    def write(self, frames: bytes) -> None:
-        """Write finished websocket frames."""
-        self._writer.write(frames)
 
     def push(self, line: bytes) -> None:
         """Write one push."""

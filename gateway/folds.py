@@ -101,7 +101,9 @@ class Folds:
             lines = ring.lines[begin : begin + FOLD_BATCH]
             lines[0] = ring.line(begin, mirror.offset)
             for event in publications_of(topic.prefix, lines):
-                mirror.apply(event)
+                if mirror.apply(event) == "hole":
+                    topic.mirror = None
+                    return False
             if len(lines) == FOLD_BATCH:
                 await asyncio.sleep(0)
         return topic.mirror is mirror

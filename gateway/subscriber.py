@@ -1,6 +1,7 @@
 """One connection's interest in one topic: a cursor, not a queue."""
 
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from gateway.recovery import Missed
@@ -18,8 +19,9 @@ class Reader(Protocol):
     client: str
     user: str
 
-    def write(self, frames: bytes) -> None:
-        """Write finished websocket frames."""
+    @property
+    def write(self) -> Callable[[bytes], None]:
+        """Writes finished websocket frames; the writer's own method, as every event passes here once a reader."""
 
     def push(self, line: bytes) -> None:
         """Write one push."""

@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.errors import CommandError, ErrorCode
@@ -76,11 +76,13 @@ def test_push_lines_are_composed_cut_and_tagged() -> None:
     assert msgspec.json.decode(tagged)["push"]["pub"] == {"data": {"n": 1}, "offset": 12, "tags": {"from": "7"}}
 
 
+@settings(deadline=None)  # the machine may be busy
 @given(st.lists(st.binary(max_size=200_000), min_size=1, max_size=4))
 def test_text_frames_can_be_taken_apart(payloads: list[bytes]) -> None:
     assert _payloads(b"".join(text_frame(payload) for payload in payloads)) == payloads
 
 
+@settings(deadline=None)  # the machine may be busy
 @given(st.lists(st.integers(1, 2 * PIECE_BYTES), max_size=12))
 def test_text_frames_are_bounded_and_keep_every_line(sizes: list[int]) -> None:
     lines = [b"x" * size for size in sizes]
@@ -90,6 +92,7 @@ def test_text_frames_are_bounded_and_keep_every_line(sizes: list[int]) -> None:
         assert len(frame) <= PIECE_BYTES or b"\n" not in frame
 
 
+@settings(deadline=None)  # the machine may be busy
 @given(st.text(), st.integers(4, 20))
 def test_split_text_cuts_between_characters(text: str, size: int) -> None:
     parts = split_text(text.encode(), size)

@@ -11,8 +11,9 @@ import pytest
 import pytest_asyncio
 from redis.asyncio import Redis
 
-from gateway.broker.port import History
+from gateway.broker.port import History, Trimmed
 from gateway.broker.redis import RedisBroker
+from gateway.connection import Connection
 from gateway.hub import Hub
 from gateway.mirror import Mirror
 from gateway.types import Position, Publication, Topic
@@ -298,6 +299,55 @@ async def test_lost_history_is_told_to_everybody(served: Gateway, broker: RedisB
 
 
 # Lagging
+
+
+@pytest.mark.parametrize("ws", ["gateway.transport:GatewayProtocol", "websockets-sansio"])
+async def test_mirror_reader_that_missed_much_gets_the_smaller_snapshot(
+    redis_url: str, key_prefix: str, broker: RedisBroker, ws: str
+) -> None:
+    await start_run(broker, "short")
+    async with serve(redis_url, key_prefix, ws=ws) as gateway, gateway.plain() as plain:
+        follower = Following(plain, "short")
+        await follower.start()
+        (subscriber,) = gateway.hub._topics["short"].live
+        plain.socket.transport.pause_reading()
+        number = 1
+        while subscriber.live or gateway.hub._topics["short"].ring.bytes_since(subscriber.cursor) < 2_000_000:
+            await append(broker, "short", *[{"type": "note", "text": "x" * 2000} for _ in range(50)])
+            number += 50
+        plain.socket.transport.resume_reading()
+        await follower.until(number)
+        assert follower.snapshots >= 1
+        assert follower.mirror.state() == await expected(broker, "short")
+        await append(broker, "short", delta(number), kind="d")
+        await follower.until(number + 1)
+
+
+async def test_stock_reader_whose_events_were_trimmed_meanwhile_subscribes_again(
+    redis_url: str, key_prefix: str, broker: RedisBroker
+) -> None:
+    await start_run(broker, "trim")
+    async with serve(redis_url, key_prefix, ring_bytes=10_000) as gateway, gateway.plain() as plain:
+        await plain.ask("subscribe", {"channel": "trim"})
+        topic = gateway.hub._topics["trim"]
+        (subscriber,) = topic.live
+        plain.socket.transport.pause_reading()
+        connection = subscriber.reader
+        assert isinstance(connection, Connection)
+        while not connection._paused or topic.ring.reaches(subscriber.cursor):
+            await append(broker, "trim", *[{"type": "note", "text": "x" * 2000} for _ in range(20)])
+        snapshot = await gateway.hub.snapshot(Topic("trim"))
+        position = Position(epoch=snapshot.epoch, offset=snapshot.offset)
+        size = (await broker.read(Topic("trim"), position, limit=0)).size
+        assert isinstance(await broker.trim(Topic("trim"), snapshot.text, position=position, size=size), Trimmed)
+        plain.socket.transport.resume_reading()
+        offset = 1
+        while "unsubscribe" not in (push := await plain.push()):
+            assert push["pub"]["offset"] == offset + 1
+            offset += 1
+        assert push["unsubscribe"]["code"] == 2500
+        asked = {"channel": "trim", "recover": True, "epoch": snapshot.epoch, "offset": offset}
+        assert (await plain.ask("subscribe", asked))["recovered"] is False
 
 
 async def test_reader_that_stops_reading_is_brought_up_with_merged_deltas(served: Gateway, broker: RedisBroker) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.codec import encode_json
@@ -47,6 +47,7 @@ EVENTS = st.lists(
 )
 
 
+@settings(deadline=None)  # the machine may be busy
 @given(EVENTS)
 def test_merged_lines_give_the_same_mirror(events: list[dict[str, Any]]) -> None:
     lines = lines_of(*events)

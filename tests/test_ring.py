@@ -1,7 +1,7 @@
 """The last events of a topic, and the budget of all of them."""
 
 import msgspec
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.frames import publication_line, push_prefix
@@ -99,6 +99,7 @@ def test_budget_smaller_than_one_line_keeps_nothing() -> None:
     assert (target.start, target.end, len(target), target.budget.used) == (2, 2, 0, 0)
 
 
+@settings(deadline=None)  # the machine may be busy
 @given(
     st.lists(st.integers(1, 3), min_size=1, max_size=120),
     st.integers(400, 30_000),

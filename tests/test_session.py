@@ -4,15 +4,15 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.errors import CommandError, DisconnectError
 from gateway.session import Session, topic_of
 
 
-def session(**settings: int) -> Session:
-    return Session(**{"max_frame": 1000, "max_topics": 2, **settings})
+def session(**limits: int) -> Session:
+    return Session(**{"max_frame": 1000, "max_topics": 2, **limits})
 
 
 def connected() -> Session:
@@ -83,6 +83,7 @@ COMMANDS = st.fixed_dictionaries({}, optional={"id": JSON}).flatmap(
 )
 
 
+@settings(deadline=None)  # the machine may be busy
 @given(st.lists(COMMANDS | JSON, max_size=3), st.binary(max_size=20))
 def test_receive_of_anything_gives_commands_or_a_documented_close(values: list[Any], junk: bytes) -> None:
     codes: list[int] = []
