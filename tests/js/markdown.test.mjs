@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { Blocks, cells } from '../../static/chat/markdown/blocks.js';
-import { parseInline, safeCut, safeHref } from '../../static/chat/markdown/inline.js';
+import { parseInline, safeCut } from '../../static/chat/markdown/inline.js';
+import { safeHref } from '../../static/chat/markdown/links.js';
 
 /** A short form of the tree, to compare by eye. */
 function outline(block) {

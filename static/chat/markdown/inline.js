@@ -6,6 +6,9 @@
  * by cutting long texts with `safeCut`.
  */
 
+import { destination, ESCAPABLE, safeHref, SPACE } from './links.js';
+import { Mark } from './marks.js';
+
 /**
  * @typedef {object} Inline
  * @property {'text'|'code'|'strong'|'em'|'del'|'link'|'break'} type
@@ -36,9 +39,7 @@ const ENTITIES = new Map([
 const ENTITY = /&(?:#(\d{1,7})|#[xX]([0-9a-fA-F]{1,6})|([a-z]{2,6}));/y;
 const AUTOLINK = /<((?:https?:\/\/|mailto:)[^\s<>]{1,2000})>/y;
 const BARE_URL = /https?:\/\/[^\s<>"`|\\^{}\u0000-\u001f]{1,2000}/y;
-const ESCAPABLE = /[!-/:-@[-`{-~]/;
 const PUNCTUATION = /[\p{P}\p{S}]/u;
-const SPACE = /\s/;
 /** A mark this far from the end of a text that has not ended there most likely never does. In UTF-16 units. */
 const FAR = 1000;
 /** Nesting that no text means; deeper brackets and marks are text. */
@@ -51,64 +52,6 @@ const MAX_OPENERS = 200;
  */
 function inline(type, fields) {
   return { type, text: '', children: [], href: null, title: null, ...fields };
-}
-
-/**
- * An address that a page may follow, or null: http, https and mailto only.
- * @param {string} address
- * @returns {string|null}
- */
-export function safeHref(address) {
-  const trimmed = address.trim();
-  if (!/^(?:https?:\/\/|mailto:)/i.test(trimmed)) return null;
-  try {
-    const url = new URL(trimmed);
-    return url.protocol === 'http:' || url.protocol === 'https:' || url.protocol === 'mailto:' ? url.href : null;
-  } catch {
-    return null;
-  }
-}
-
-/**
- * A bracketed destination after `](`.
- * @param {string} text
- * @param {number} from - just after the opening parenthesis
- * @returns {{address: string, title: string|null, end: number}|'unfinished'|null} `end` is after the closing parenthesis
- */
-function destination(text, from) {
-  let at = from;
-  while (text[at] === ' ' || text[at] === '\n') at += 1;
-  let address = '';
-  if (text[at] === '<') {
-    const end = text.indexOf('>', at);
-    if (end === -1) return text.indexOf('\n', at) === -1 ? 'unfinished' : null;
-    address = text.slice(at + 1, end);
-    at = end + 1;
-  } else {
-    let depth = 0;
-    for (; at < text.length && !SPACE.test(text[at]); at += 1) {
-      if (text[at] === '\\' && at + 1 < text.length && ESCAPABLE.test(text[at + 1])) {
-        at += 1;
-      } else if (text[at] === '(') {
-        depth += 1;
-      } else if (text[at] === ')') {
-        if (depth === 0) break;
-        depth -= 1;
-      }
-      address += text[at];
-    }
-  }
-  while (text[at] === ' ' || text[at] === '\n') at += 1;
-  let title = null;
-  if (text[at] === '"' || text[at] === "'") {
-    const end = text.indexOf(text[at], at + 1);
-    if (end === -1) return 'unfinished';
-    title = text.slice(at + 1, end);
-    at = end + 1;
-    while (text[at] === ' ' || text[at] === '\n') at += 1;
-  }
-  if (at >= text.length) return 'unfinished';
-  return text[at] === ')' ? { address, title, end: at + 1 } : null;
 }
 
 /** @param {string} character */
@@ -124,7 +67,7 @@ class Parser {
   #plain = '';
   /** Marks that may still open something. @type {Mark[]} */
   #openers = [];
-  /** Brackets that may still become a link. @type {Bracket[]} */
+  /** Brackets that may still become a link. @type {import('./marks.js').Bracket[]} */
   #brackets = [];
   /** @type {[number, number][]} */
   #spans = [];
@@ -507,47 +450,6 @@ function addTo(nodes, node) {
   if (node.type === 'text' && last?.type === 'text') last.text += node.text;
   else nodes.push(node);
 }
-
-/** A run of `*`, `_` or `~`. */
-class Mark {
-  /** What begins here, outermost first. @type {Inline['type'][]} */
-  begins = [];
-  /** What ends here, innermost first. @type {Inline['type'][]} */
-  ends = [];
-
-  /**
-   * @param {string} sign
-   * @param {number} length
-   * @param {number} at
-   * @param {boolean} opens
-   * @param {boolean} closes
-   */
-  constructor(sign, length, at, opens, closes) {
-    this.sign = sign;
-    /** What is still unpaired. */
-    this.length = length;
-    this.size = length;
-    this.at = at;
-    this.opens = opens;
-    this.closes = closes;
-  }
-
-  /** @param {Mark} closer */
-  matches(closer) {
-    if (this.sign !== closer.sign || this.length === 0) return false;
-    // CommonMark's rule of three keeps `*a**b*` in one piece.
-    const both = (this.closes || closer.opens) && (this.size + closer.size) % 3 === 0;
-    return !both || (this.size % 3 === 0 && closer.size % 3 === 0);
-  }
-}
-
-/**
- * @typedef {object} Bracket
- * @property {number} at
- * @property {number} length
- * @property {number} index - its place among the items
- * @property {boolean} active
- */
 
 /**
  * @param {string} text - the source of one block's inline content
