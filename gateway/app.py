@@ -23,7 +23,7 @@ from gateway.actions import Actions
 from gateway.broker.port import Broker
 from gateway.broker.redis import RedisBroker
 from gateway.codec import encode_json
-from gateway.connection import WebsocketEndpoint
+from gateway.endpoint import WebsocketEndpoint
 from gateway.errors import BrokerUnavailableError, CommandError, ErrorCode
 from gateway.hub import Hub
 from gateway.session import topic_of

@@ -6,8 +6,6 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from starlette.types import Receive, Scope, Send
-
 import gateway
 from gateway.actions import GRANTS, Actions, Caller
 from gateway.errors import BrokerUnavailableError, CommandError, DisconnectCode, DisconnectError, ErrorCode
@@ -31,9 +29,9 @@ from gateway.settings import Settings
 from gateway.subscriber import Subscriber
 from gateway.types import Position, new_id
 from gateway.wheel import Wheel
-from gateway.writer import AsgiWriter, FrameWriter
+from gateway.writer import FrameWriter
 
-__all__ = ["Connection", "WebsocketEndpoint"]
+__all__ = ["Connection"]
 
 logger = logging.getLogger(__name__)
 
@@ -187,7 +185,8 @@ class Connection:
 
     def close(self, code: int, reason: str) -> None:
         """Say good-bye with a code."""
-        self._writer.close(code, reason)
+        # RFC 6455, 5.5: a close frame has room for 123 bytes of reason.
+        self._writer.close(code, reason.encode()[:123].decode(errors="ignore"))
         self.closed()
 
     # What the hub does (Reader)
@@ -386,34 +385,3 @@ class Connection:
 
     async def _refresh(self, request: object) -> dict[str, Any]:
         raise CommandError(ErrorCode.NOT_AVAILABLE, "this gateway asks for no tokens", temporary=False)
-
-
-class WebsocketEndpoint:
-    """The ASGI application of ``/connection/websocket``."""
-
-    def __init__(self, hub: Hub, actions: Actions, wheel: Wheel) -> None:
-        """Make it over what every connection uses."""
-        self._hub = hub
-        self._actions = actions
-        self._wheel = wheel
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one connection until it ends."""
-        if (await receive())["type"] != "websocket.connect":
-            return
-        direct: FrameWriter | None = scope.get("extensions", {}).get("gateway.writer")
-        await send({"type": "websocket.accept"})
-        writer = AsgiWriter(send) if direct is None else direct
-        connection = Connection(self._hub, self._actions, self._wheel, writer)
-        connection.start()
-        try:
-            while (message := await receive())["type"] == "websocket.receive":
-                text: str | None = message.get("text")
-                data = message.get("bytes") or b"" if text is None else text.encode()
-                connection.received(data, text=text is not None)
-                if isinstance(writer, AsgiWriter):
-                    await writer.readable()
-        finally:
-            await connection.aclose()
-            if isinstance(writer, AsgiWriter):
-                await writer.aclose()

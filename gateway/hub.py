@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from gateway.broker.port import Broker, Link
+from gateway.broker.port import Broker, History, Link
 from gateway.catchup import CatchUp
 from gateway.errors import BrokerUnavailableError
 from gateway.fanout import Fanout
@@ -222,6 +222,7 @@ class Hub:
         """
 
         async def fold(topic: HubTopic) -> Snapshot:
+            await self._reach_top(topic)
             return (await self._folds.mirror(topic))[0]
 
         return await self._with(name, fold)
@@ -235,6 +236,7 @@ class Hub:
         """
 
         async def fold(topic: HubTopic) -> tuple[Snapshot, list[dict[str, Any]]]:
+            await self._reach_top(topic)
             snapshot, mirror = await self._folds.mirror(topic)
             return snapshot, mirror.messages()
 
@@ -335,6 +337,12 @@ class Hub:
                 return
             position = Position(epoch=topic.epoch, offset=max(history.upto, topic.ring.end))
 
+    async def _reach_top(self, topic: HubTopic) -> None:
+        """Have what the store holds now: who asks over HTTP must see what was written before."""
+        history = await self.broker.read(topic.name, topic.position, limit=0, seen=True)
+        if _is_behind(topic, history):
+            await asyncio.wait([self._sync(topic)])
+
     async def _audit(self) -> None:
         """Find what was lost without a sign: compare each top that is read with the store's, now and then."""
         while True:
@@ -347,5 +355,9 @@ class Hub:
                     history = await self.broker.read(topic.name, position, limit=0, seen=True)
                 except BrokerUnavailableError:
                     break
-                if history.epoch != topic.epoch or not history.complete or history.top > topic.ring.end:
+                if _is_behind(topic, history):
                     self._sync(topic)
+
+
+def _is_behind(topic: HubTopic, history: History) -> bool:
+    return history.epoch != topic.epoch or not history.complete or history.top > topic.ring.end

@@ -54,6 +54,14 @@ async def test_command_before_connect_closes(served: Gateway, method: str) -> No
         assert (await plain.closed())[0] == 3501
 
 
+async def test_close_with_a_long_reason_is_still_a_close(served: Gateway) -> None:
+    async with served.plain(hello=False) as plain:
+        await plain.socket.send(json.dumps({"id": 1, "😀" * 60: {}}))
+        code, reason = await plain.closed()
+        assert code == 3501
+        assert 0 < len(reason.encode()) <= 123
+
+
 async def test_connect_missing_closes(redis_url: str, key_prefix: str) -> None:
     async with serve(redis_url, key_prefix, connect_timeout=0.2) as gateway, gateway.plain(hello=False) as plain:
         assert await plain.closed() == (3502, "no connect in time")
