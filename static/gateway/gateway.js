@@ -3,8 +3,9 @@ import { Commands } from './commands.js';
 import { Connection } from './connection.js';
 import { Emitter } from './emitter.js';
 import { ErrorCode, NotConnectedError, TokenError } from './errors.js';
-import { list, object } from './fields.js';
+import { list, object, text } from './fields.js';
 import { BrowserPage } from './page.js';
+import { readPublication } from './publication.js';
 import { Subscription } from './subscription.js';
 
 /** @typedef {import('./connection.js').End} End */
@@ -73,6 +74,8 @@ export class Gateway {
     this.refusal = null;
     /** What this reader may do everywhere; null before the first connection. @type {any[] | null} */
     this.grants = null;
+    /** The name of the connection, by which presence knows this reader; null before the first. @type {string | null} */
+    this.client = null;
     this.#host = this.#makeHost();
     this.#commands = new Commands(this.#host);
   }
@@ -120,11 +123,12 @@ export class Gateway {
   /**
    * Follow a topic. The same name gives the same object until each who asked for it has unsubscribed.
    * @param {string} name
-   * @param {{ mirror?: boolean }} [wants] `mirror: false` gets events only, from now on
+   * @param {{ mirror?: boolean, joins?: boolean }} [wants] `mirror: false` gets events only, from now on; `joins: true`
+   *   hears who comes and goes, if the first who asks for the topic wants it
    * @returns {Subscription}
    * @throws {TypeError} it is followed in the other way already
    */
-  subscribe(name, { mirror = true } = {}) {
+  subscribe(name, { mirror = true, joins = false } = {}) {
     let topic = this.#topics.get(name);
     if (topic !== undefined && topic.mirrored !== mirror) {
       throw new TypeError(
@@ -132,7 +136,7 @@ export class Gateway {
       );
     }
     if (topic === undefined) {
-      topic = new Subscription(name, { mirror }, this.#host);
+      topic = new Subscription(name, { mirror, joins }, this.#host);
       this.#topics.set(name, topic);
     }
     topic.hold();
@@ -166,6 +170,64 @@ export class Gateway {
    */
   send(topic, content, { id = newId() } = {}) {
     return this.rpc('send', { topic, content, id });
+  }
+
+  /**
+   * Change a message that still waits.
+   * @param {string} topic
+   * @param {import('./index.js').Edit} what
+   * @returns {Promise<any>} what the gateway answers (PROTOCOL.md 7), as of all actions below
+   * @throws {import('./errors.js').GatewayError}
+   */
+  edit(topic, { message, content, id = newId() }) {
+    return this.rpc('edit', { topic, message, content, id });
+  }
+
+  /**
+   * Take back a message that still waits.
+   * @param {string} topic
+   * @param {import('./index.js').Withdrawal} what
+   * @throws {import('./errors.js').GatewayError}
+   */
+  withdraw(topic, { message, id = newId() }) {
+    return this.rpc('withdraw', { topic, message, id });
+  }
+
+  /**
+   * Ask a run to stop. Only its own event says that it has.
+   * @param {string} topic
+   * @param {import('./index.js').Cancellation} what
+   * @throws {import('./errors.js').GatewayError}
+   */
+  cancel(topic, { run, message, mode = 'now', id = newId() }) {
+    return this.rpc('cancel', { topic, run, message, mode, id });
+  }
+
+  /**
+   * Decide whether a tool call may go on. The first decision stands; the answer says whose it was.
+   * @param {string} topic
+   * @param {import('./index.js').Decision} what
+   * @throws {import('./errors.js').GatewayError}
+   */
+  decide(topic, { id = newId(), ...decision }) {
+    return this.rpc('decide', { topic, ...decision, id });
+  }
+
+  /**
+   * Read stored events.
+   * @param {string} topic
+   * @param {{ since?: { epoch: string, offset: number }, limit?: number, reverse?: boolean }} [page] `since`: above it,
+   *   or before it in reverse; the first, or the last, by default. `limit`: negative for as many as fit, the default
+   * @returns {Promise<{ publications: import('./index.js').Publication[], epoch: string, offset: number }>}
+   * @throws {import('./errors.js').GatewayError}
+   */
+  async history(topic, { since, limit = -1, reverse } = {}) {
+    const reply = await this.#commands.call(
+      'history',
+      { channel: topic, since, limit, reverse },
+      { repeatable: true },
+    );
+    return { ...reply, publications: (list(reply.publications) ?? []).map(readPublication) };
   }
 
   /** @returns {Promise<{ topic: string, at: number }[]>} newest first */
@@ -206,6 +268,7 @@ export class Gateway {
         if (this.#topics.get(topic.name) === topic) this.#topics.delete(topic.name);
       },
       report: (error) => this.#emitter.emit('error', error),
+      ask: (method, parameters) => this.#commands.call(method, parameters, { repeatable: true }),
     };
   }
 
@@ -251,6 +314,7 @@ export class Gateway {
   /** @param {Record<string, any>} reply */
   #opened(reply) {
     this.grants = list(object(reply.data)?.grants);
+    this.client = text(reply.client);
     this.#openedAt = this.#environment.now();
     this.#brokerSure = true;
     this.#setState('connected');

@@ -19,6 +19,8 @@
  * @property {(subscription: import('./subscription.js').Subscription) => void} touched it is told when the frame ends
  * @property {(subscription: import('./subscription.js').Subscription) => void} released nobody wants it any more
  * @property {(error: import('./errors.js').GatewayError) => void} report
+ * @property {(method: string, parameters: Record<string, any>) => Promise<Record<string, any>>} ask a command that may
+ *   be sent again
  */
 
 export {};

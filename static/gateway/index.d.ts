@@ -249,6 +249,8 @@ export class Gateway {
   refusal: { code: number; reason: string } | null;
   /** What this reader may do everywhere; null before the first connection. */
   grants: any[] | null;
+  /** The name of the connection, by which presence knows this reader; null before the first. */
+  client: string | null;
   /** Whether what is shown is current. */
   get sure(): boolean;
   /** Also after each failed attempt, when only `retryAt` is another. */
@@ -262,9 +264,10 @@ export class Gateway {
   retryNow(): void;
   /**
    * Follow a topic. The same name gives the same object until each who asked for it has unsubscribed.
-   * `mirror: false` gets events only, from now on.
+   * `mirror: false` gets events only, from now on. `joins: true` hears who comes and goes, if the first who asks for the
+   * topic wants it.
    */
-  subscribe(name: string, wants?: { mirror?: boolean }): Subscription;
+  subscribe(name: string, wants?: { mirror?: boolean; joins?: boolean }): Subscription;
   /**
    * Call a method of the gateway. Without a connection it waits for one for up to 30 s. With an `id` in the data it is
    * sent again after a lost reply, until 30 s have passed; any other is sent once.
@@ -280,6 +283,35 @@ export class Gateway {
     content: string | Record<string, any>[],
     own?: { id?: string },
   ): Promise<{ message: string; offset: number; epoch: string }>;
+  /**
+   * Change a message that still waits. As all actions it gives what the gateway answers, PROTOCOL.md 7.
+   * @throws {GatewayError}
+   */
+  edit(topic: string, what: Edit): Promise<any>;
+  /**
+   * Take back a message that still waits.
+   * @throws {GatewayError}
+   */
+  withdraw(topic: string, what: Withdrawal): Promise<any>;
+  /**
+   * Ask a run to stop. Only its own event says that it has.
+   * @throws {GatewayError}
+   */
+  cancel(topic: string, what: Cancellation): Promise<any>;
+  /**
+   * Decide whether a tool call may go on. The first decision stands; the answer says whose it was.
+   * @throws {GatewayError}
+   */
+  decide(topic: string, what: Decision): Promise<any>;
+  /**
+   * Read stored events. `since`: above it, or before it in reverse; the first, or the last, by default. `limit`: negative
+   * for as many as fit, the default.
+   * @throws {GatewayError}
+   */
+  history(
+    topic: string,
+    page?: { since?: { epoch: string; offset: number }; limit?: number; reverse?: boolean },
+  ): Promise<{ publications: Publication[]; epoch: string; offset: number }>;
   /** Newest first. */
   topics(): Promise<{ topic: string; at: number }[]>;
   /**
@@ -287,6 +319,47 @@ export class Gateway {
    * @throws {GatewayError}
    */
   publish(topic: string, data: Record<string, any>): Promise<void>;
+}
+
+/** The client's own id of an action: the same one cannot do it twice. Drawn by default. */
+interface Action {
+  id?: string;
+}
+
+export interface Edit extends Action {
+  /** The id of the waiting message. */
+  message: string;
+  content: string | Record<string, any>[];
+}
+
+export interface Withdrawal extends Action {
+  message: string;
+}
+
+/** Of a run, or of the run that took this message; one that still waits is withdrawn. */
+export interface Cancellation extends Action {
+  run?: string;
+  message?: string;
+  /** `now` by default. */
+  mode?: 'now' | 'after_step';
+}
+
+export interface Decision extends Action {
+  run: string;
+  tool_call_id: string;
+  decision: 'approve' | 'reject' | 'edit';
+  /** Of an edit: JSON text. */
+  arguments?: string;
+  /** The agent is told. */
+  reason?: string;
+}
+
+/** Somebody who reads a topic. */
+export interface Reader {
+  /** Of the connection. */
+  client: string;
+  /** Empty for anonymous ones. */
+  user: string;
 }
 
 /** What a received frame did to a topic. */
@@ -315,6 +388,15 @@ export interface Subscription {
   on(name: 'change', listener: (change: Change) => void): () => void;
   /** When `state` or `loading` changed. */
   on(name: 'state', listener: (state: TopicState) => void): () => void;
+  /** Only of a topic that was asked for with `joins: true`. */
+  on(name: 'join' | 'leave', listener: (reader: Reader) => void): () => void;
+  /**
+   * Who reads the topic now, in any process of the gateway.
+   * @throws {GatewayError} 106 where they are too many for one reply: `presenceStats` counts them
+   */
+  presence(): Promise<Reader[]>;
+  /** @throws {GatewayError} */
+  presenceStats(): Promise<{ num_clients: number; num_users: number }>;
   /** Give it back; the last one who does ends it. */
   unsubscribe(): void;
 }

@@ -35,6 +35,7 @@ export class Subscription {
   #backoff;
   #holders = 0;
   #mirrored;
+  #joins;
   /** @type {'waiting' | 'asking' | 'subscribed' | 'denied' | 'ended'} */
   #phase = 'waiting';
   /** The mirror holds a state of the topic, so there is a position to go on from. */
@@ -62,10 +63,11 @@ export class Subscription {
 
   /**
    * @param {string} name of the topic
-   * @param {{ mirror: boolean }} wants false: only events, the mirror keeps no more than the position
+   * @param {{ mirror: boolean, joins: boolean }} wants without `mirror` only events, the mirror keeps no more than the
+   *   position; `joins`: to hear who comes and goes
    * @param {Host} host
    */
-  constructor(name, { mirror }, host) {
+  constructor(name, { mirror, joins }, host) {
     this.name = name;
     this.mirror = new Mirror({ topic: name });
     /** Why it was denied or ended. @type {GatewayError | null} */
@@ -73,6 +75,7 @@ export class Subscription {
     /** What this reader may do on the topic; null where nothing was said. @type {any[] | null} */
     this.grants = null;
     this.#mirrored = mirror;
+    this.#joins = joins;
     this.#host = host;
     this.#backoff = new Backoff(host.environment.random);
     this.#head = new Head(this.mirror, host.environment, {
@@ -109,13 +112,30 @@ export class Subscription {
   }
 
   /**
-   * @param {'change' | 'state'} name `change` comes once for a received frame, after the mirror changed; `state` when
-   *   `state` or `loading` changed
+   * @param {'change' | 'state' | 'join' | 'leave'} name `change` comes once for a received frame, after the mirror
+   *   changed; `state` when `state` or `loading` changed; `join` and `leave` with the reader who comes or goes
    * @param {(value: any) => void} listener
    * @returns {() => void} takes the listener away again
    */
   on(name, listener) {
     return this.#emitter.on(name, listener);
+  }
+
+  /**
+   * Who reads the topic now, in any process of the gateway.
+   * @returns {Promise<import('./index.js').Reader[]>}
+   * @throws {GatewayError} 106 where they are too many for one reply: `presenceStats` counts them
+   */
+  async presence() {
+    return Object.values(object((await this.#host.ask('presence', { channel: this.name })).presence) ?? {});
+  }
+
+  /**
+   * @returns {Promise<{ num_clients: number, num_users: number }>}
+   * @throws {GatewayError}
+   */
+  presenceStats() {
+    return /** @type {any} */ (this.#host.ask('presence_stats', { channel: this.name }));
   }
 
   /** Give it back; the last one who does ends it. */
@@ -161,8 +181,12 @@ export class Subscription {
    * @param {Record<string, any>} push on this topic
    * @param {number} size characters of its line
    */
-  receive({ pub, unsubscribe }, size) {
+  receive({ pub, unsubscribe, join, leave }, size) {
     this.#host.touched(this);
+    for (const [name, told] of Object.entries({ join, leave })) {
+      const reader = object(object(told)?.info);
+      if (reader !== null) this.#emitter.emit(name, reader);
+    }
     if (unsubscribe !== undefined) {
       this.#unsubscribed(unsubscribe ?? {});
       return;
@@ -223,6 +247,7 @@ export class Subscription {
         channel: this.name,
         ...(this.#known && { recover: true, epoch, offset }),
         ...(this.#mirrored && { data: { mirror: true } }),
+        ...(this.#joins && { join_leave: true }),
       },
       (error, reply) => {
         if (this.#asked !== asked) return;

@@ -474,6 +474,72 @@ test('a message gets an id of its own', async () => {
   assert.notEqual(ids[0], ids[1]);
 });
 
+// People's actions, and who reads
+
+const RUN = { run: 'r', tool_call_id: 'c' };
+for (const [method, what, body] of [
+  ['edit', { message: 'm', content: 'b' }, { message: 'm', content: 'b' }],
+  ['withdraw', { message: 'm' }, { message: 'm' }],
+  ['cancel', { run: 'r' }, { run: 'r', mode: 'now' }],
+  ['cancel', { message: 'm', mode: 'after_step' }, { message: 'm', mode: 'after_step' }],
+  ['decide', { ...RUN, decision: 'approve' }, { ...RUN, decision: 'approve' }],
+  ['decide', { ...RUN, decision: 'edit', arguments: '{"a": 1.0}' }, { ...RUN, decision: 'edit', arguments: '{"a": 1.0}' }],
+  ['decide', { ...RUN, decision: 'reject', reason: 'no' }, { ...RUN, decision: 'reject', reason: 'no' }],
+]) {
+  test(`${method} ${JSON.stringify(what)} is one action, also over a lost reply`, async () => {
+    const server = new FakeGateway();
+    server.answers.set('rpc', (_, times) => (times === 0 ? { silence: true } : { reply: { data: { told: times } } }));
+    const { gateway } = await connected({}, server);
+    const [drawn, own] = [gateway[method]('t', what), gateway[method]('t', { ...what, id: 'mine' })];
+    await settled();
+    server.socket.drop(1006);
+    await server.clock.advance(1_000);
+    assert.deepEqual(await Promise.all([drawn, own]), [{ told: 2 }, { told: 1 }]);
+    const [first, second, again] = server.asked('rpc');
+    assert.deepEqual(first, { method, data: { topic: 't', ...body, id: first.data.id } });
+    assert.match(first.data.id, /^[0-9a-f]{32}$/);
+    assert.deepEqual(second, { method, data: { topic: 't', ...body, id: 'mine' } });
+    assert.deepEqual(again, first);
+  });
+}
+
+test('history gives publications as they are read everywhere', async () => {
+  const server = new FakeGateway();
+  const publications = [{ offset: 3, data: { type: 'x' }, tags: { from: '2' } }];
+  server.answers.set('history', () => ({ reply: { epoch: 'epochAAA', offset: 9, publications } }));
+  const { gateway } = await connected({}, server);
+  assert.deepEqual(await gateway.history('t', { since: { epoch: 'epochAAA', offset: 1 } }), {
+    epoch: 'epochAAA',
+    offset: 9,
+    publications: [{ offset: 3, first: 2, data: { type: 'x' } }],
+  });
+  assert.deepEqual(server.asked('history'), [{ channel: 't', since: { epoch: 'epochAAA', offset: 1 }, limit: -1 }]);
+});
+
+test('who reads a topic is asked for, counted, and told while it changes', async () => {
+  const server = new FakeGateway();
+  const reader = { client: 'c', user: 'ada' };
+  server.answers.set('presence', () => ({ reply: { presence: { c: reader } } }));
+  server.answers.set('presence_stats', () => ({ reply: { num_clients: 2, num_users: 1 } }));
+  const { gateway } = await connected({}, server);
+  assert.equal(gateway.client, 'c');
+  const topic = gateway.subscribe('t', { joins: true });
+  const heard = [];
+  topic.on('join', (who) => heard.push(['join', who]));
+  topic.on('leave', (who) => heard.push(['leave', who]));
+  await settled();
+  assert.equal(server.asked('subscribe')[0].join_leave, true);
+  assert.deepEqual(await topic.presence(), [reader]);
+  assert.deepEqual(await topic.presenceStats(), { num_clients: 2, num_users: 1 });
+  server.socket.deliver(server.push('t', { join: { info: reader } }), server.push('t', { leave: { info: reader } }));
+  server.socket.deliver(server.push('t', { join: {} }), server.push('t', { leave: null }));
+  assert.deepEqual(heard, [
+    ['join', reader],
+    ['leave', reader],
+  ]);
+  assert.equal(gateway.state, 'connected');
+});
+
 // Listeners
 
 test('a listener that throws stops nobody else', async (context) => {
