@@ -87,10 +87,6 @@ class DirectWriter:
         # `transport.close()` would wait for a buffer that a slow reader never drains.
         protocol.close_timer = self._loop.call_later(CLOSE_TIMEOUT, self._transport.abort)
 
-    def abort(self) -> None:
-        """Cut the socket now."""
-        self._transport.abort()
-
     def pause_reading(self) -> None:
         """Leave what the client sends in the kernel."""
         if not self._protocol.read_paused and not self.closing:

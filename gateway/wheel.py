@@ -57,10 +57,6 @@ class Wheel:
     def __len__(self) -> int:
         return len(self._places)
 
-    def connections(self) -> list[Timed]:
-        """List all that are watched."""
-        return list(self._places)
-
     def add(self, connection: Timed) -> None:
         """Watch a connection from now on; its first ping comes after one interval."""
         self._places[connection] = self._index

@@ -52,9 +52,6 @@ class FrameWriter(Protocol):
     def close(self, code: int, reason: str) -> None:
         """Send a close frame after what was written; the socket is cut if the peer does not answer in time."""
 
-    def abort(self) -> None:
-        """Cut the socket now."""
-
     def pause_reading(self) -> None:
         """Leave what the client sends in the kernel."""
 
@@ -111,12 +108,6 @@ class AsgiWriter:
         if not self.closing:
             self._close = (code, reason)
             self._more.set()
-
-    def abort(self) -> None:
-        """Stop at once; the server cuts the socket when the application returns."""
-        self._ended = True
-        if self._task is not None:
-            self._task.cancel()
 
     def pause_reading(self) -> None:
         """Leave what the client sends to the server."""
