@@ -1,9 +1,10 @@
 """How a run ends: what it left open is sealed, calls without a result are answered, then comes the one end."""
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from gateway.broker.port import Change
 from gateway.context.messages import Message
 from gateway.errors import EventRefusedError
 from gateway.outbox import Group, Outgoing
@@ -22,7 +23,12 @@ _TOLD_IN = {"agent_complete": "result", "agent_error": "error", "agent_cancelled
 
 
 def last_group(
-    recorder: Recorder, event: Mapping[str, Any], left: Iterable[UnfinishedMessage], *, patched: bool
+    recorder: Recorder,
+    event: Mapping[str, Any],
+    left: Iterable[UnfinishedMessage],
+    *,
+    patched: bool,
+    changes: Sequence[Change] = (),
 ) -> Group:
     """Put together the last append of a run.
 
@@ -31,6 +37,7 @@ def last_group(
         event: The end.
         left: Messages that are still open; they are interrupted unless the run completes.
         patched: Whether tool calls without a result get one.
+        changes: State fields that end with the run.
 
     """
     at = event["at"]
@@ -42,7 +49,7 @@ def last_group(
     if patched:
         out += recorder.record(recorder.context.patch_dangling_tool_calls(), at=at)[0]
     out.append(_told(event))
-    return Group(entries=out, log=recorder.step_since(mark))
+    return Group(entries=out, log=recorder.step_since(mark), changes=changes)
 
 
 def seal(recorder: Recorder, message: Message, *, at: int, message_id: str, run: str | None = None) -> list[Outgoing]:

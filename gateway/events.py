@@ -346,6 +346,7 @@ class MessageWithdrawn(_Event, frozen=True, kw_only=True, tag="message_withdrawn
 
     id: str
     by: Any = None
+    reason: str | None = None
 
 
 class MessageTaken(_Event, frozen=True, kw_only=True, tag="message_taken"):

@@ -111,10 +111,11 @@ class Outbox:
         flush_interval: The least time in seconds between two appends that carry only deltas; 0 sends every
             delta as an event of its own.
         max_bytes: At this many unsent bytes it is `full`.
+        first_mark: The marks of its appends come after this one.
 
     """
 
-    def __init__(self, run: str, *, flush_interval: float, max_bytes: int) -> None:
+    def __init__(self, run: str, *, flush_interval: float, max_bytes: int, first_mark: int = 0) -> None:
         self._run = run
         self._interval = flush_interval
         self._max_bytes = max_bytes
@@ -122,7 +123,7 @@ class Outbox:
         self._groups = 0
         self._flushing = False
         self._earliest = 0.0
-        self._seq = 0
+        self._seq = first_mark
         self.ticket = 0
         """The last thing put in; what an acknowledgement is compared with."""
         self.queued = 0
@@ -240,10 +241,14 @@ class Outbox:
         self.queued -= size
         self._flushing = self._flushing and bool(self._queue)
         self._earliest = now + self._interval
-        self._seq += 1
         return Batch(
-            seq=self._seq, entries=entries, log=log, conditions=conditions, changes=changes, ticket=ticket, size=size
+            seq=self.mark(), entries=entries, log=log, conditions=conditions, changes=changes, ticket=ticket, size=size
         )
+
+    def mark(self) -> int:
+        """Draw the mark of an append."""
+        self._seq += 1
+        return self._seq
 
     def acknowledge(self, batch: Batch) -> None:
         """Free the bytes of an append that is stored."""

@@ -17,6 +17,7 @@ from gateway.context.jsonlike import lenient
 from gateway.context.pubsub import Notification
 from gateway.errors import BrokerUnavailableError, ContextTooLargeError, PublishError, TopicBusyError
 from gateway.event_types import check_publishable
+from gateway.hearing import Ear, Hearing
 from gateway.patience import Patience
 from gateway.recorder import lost_event
 from gateway.run import Run
@@ -31,6 +32,9 @@ _logger = logging.getLogger(__name__)
 
 _CLOSE_GRACE = 10.0
 """Seconds that closing waits for the ends of runs that are still open."""
+
+_MAX_SUPERSEDED = 500
+"""Older messages that one run withdraws: an append holds a thousand events."""
 
 
 class Publisher:
@@ -64,6 +68,7 @@ class Publisher:
         self.lease = lease
         self.max_unsent = max_unsent
         self.patience = Patience()
+        self.hearing = Hearing(self.broker)
         self._runs: set[Run] = set()
         self._writer = f"p/{new_id()}"
         """The writer of events outside runs."""
@@ -90,6 +95,7 @@ class Publisher:
                 error = end.exception()
                 if error is not None:
                     _logger.warning("a run could not be ended: %s", error)
+        await self.hearing.aclose()
         if self._owns_broker:
             await self.broker.aclose()
 
@@ -141,7 +147,7 @@ class Publisher:
             ),
         )
 
-    def take(self, state: TopicState, *, agent: str, model: str | None = None) -> Run | None:
+    def take(self, state: TopicState, *, agent: str, model: str | None = None, latest: bool = False) -> Run | None:
         """Open a run that answers the oldest message waiting on a topic; None where none waits.
 
         Entering it raises `ConditionError` where somebody has taken or withdrawn the message since.
@@ -150,12 +156,22 @@ class Publisher:
             state: The topic as it has just been read.
             agent: The agent's name.
             model: The model's name; None leaves it open.
+            latest: Answer the newest one instead, and withdraw the older ones.
 
         """
         queue = state.mirror.state()["queue"]
         if not queue:
             return None
-        return Run(self, Start(topic=state.topic, run=new_id(), agent=agent, model=model, taken=queue[0], state=state))
+        start = Start(
+            topic=state.topic,
+            run=new_id(),
+            agent=agent,
+            model=model,
+            taken=queue[-1 if latest else 0],
+            superseded=queue[-1 - _MAX_SUPERSEDED : -1] if latest else (),
+            state=state,
+        )
+        return Run(self, start)
 
     async def publish(self, topic: str, event: Mapping[str, Any] | Notification) -> Position:
         """Publish an event outside any run; returns where it stands once it is stored.
@@ -254,16 +270,18 @@ class Publisher:
         """Remember a run that has begun."""
         self._runs.add(run)
 
-    async def left(self, run: Run, *, taken: bool, waiting: bool) -> None:
+    async def left(self, run: Run, ear: Ear, *, taken: bool, waiting: bool) -> None:
         """Forget a run that has ended, and let workers look at its topic if there is something to do.
 
         Args:
             run: The run.
+            ear: What it heard with.
             taken: Whether a worker runs it, which looks by itself.
             waiting: Whether people may have sent something meanwhile.
 
         """
         self._runs.discard(run)
+        await self.hearing.forget(ear)
         if taken or run.ended is None:
             return
         # Hints, tried once: a worker finds by its sweep what it does not hear, and the agent has better things to do.

@@ -1,6 +1,6 @@
 """From changes of a run's context to the events that tell them: the log, with seq and hash, and its other fields."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from gateway.broker.port import Entry, LogStep
@@ -37,6 +37,11 @@ class Recorder:
         self._calls = len(context.tool_calls)
         self.context = context
         self.title: str | None = self._published["title"]
+
+    def undo(self) -> Callable[[], None]:
+        """Give what takes back all that is recorded from now on, as if it had never been."""
+        kept = dict(self.__dict__)
+        return lambda: self.__dict__.update(kept)
 
     def mark(self) -> tuple[int, str]:
         """Give the log's next seq and chain hash."""
@@ -90,7 +95,7 @@ class Recorder:
         if fields:
             out.append(outgoing({"type": "context", "at": at, "run": self._run, **fields}))
         self.context, self._hash, self._calls = after, chain, len(after.tool_calls)
-        self._published |= {name: value for name, value in fields.items() if name != "tool_calls"}
+        self._published = self._published | {name: value for name, value in fields.items() if name != "tool_calls"}
         self.title = self._published["title"]
         return out, self.step_since(mark)
 

@@ -2,41 +2,52 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
-from gateway.codec import encode_json
+from gateway.approvals import Approvals
+from gateway.context.approval import ApprovalRequest, Decision
 from gateway.context.context import Context
-from gateway.context.event import BOOKKEEPING_TYPES
-from gateway.context.messages import Message
+from gateway.context.errors import ExecutionCancelled
+from gateway.context.messages import ToolCall
+from gateway.context.tools import check_cancellation
 from gateway.context.usage import Usage
-from gateway.errors import EventRefusedError, FencedError, PublishError
-from gateway.event_types import check_publishable
-from gateway.recorder import outgoing
-from gateway.run_writer import RunWriter
+from gateway.errors import FencedError, PublishError
+from gateway.hearing import Ear
+from gateway.inbox import Inbox
+from gateway.run_events import RunEvents
 from gateway.start import Start
+from gateway.stop import Stop
 from gateway.types import Position, new_id
-from gateway.unfinished import UnfinishedMessages, in_text
+from gateway.unfinished import call_in_text
 
 if TYPE_CHECKING:
     from gateway.publisher import Publisher
 
-__all__ = ["Run"]
+__all__ = ["APPROVAL_TIMEOUT", "Run"]
 
 _logger = logging.getLogger(__name__)
+
+APPROVAL_TIMEOUT = 300.0
+"""Seconds that people have to decide about a tool call, unless the caller says otherwise."""
 
 _START_GRACE = 5.0
 """Seconds that a cancelled start waits to learn whether its first append was stored."""
 
 
-class Run:
+class Run(RunEvents):
     """One execution of an agent; made by `Publisher.run`, used as an async context manager.
 
     Entering takes the topic and writes ``agent_start``. Leaving writes the run's one end: ``agent_complete``, after
     an exception ``agent_error``, after a cancellation ``agent_cancelled``.
+
+    People may stop it. Mode ``now`` cancels the task that has entered the run, as `asyncio.timeout` does: the block
+    sees a `CancelledError` wherever it waits, and is left quietly once the end is written; `stop_requested` tells the
+    reason. `shield` puts that off. Mode ``after_step`` only shows in `stop_requested` and `check`.
 
     Every method raises `FencedError` once another run holds the topic, `RunEndedError` after the end,
     `HistoryConflictError` and `ContextTooLargeError` where the store refused an earlier event, and waits while too
@@ -44,31 +55,17 @@ class Run:
     """
 
     def __init__(self, publisher: "Publisher", start: Start) -> None:
+        super().__init__()
         self._publisher = publisher
         self._start = start
-        self._writer: RunWriter
-        self._messages = UnfinishedMessages()
-        self._running: dict[str, float] = {}
-        """Of each tool call that runs, when it began."""
-        self._calls: dict[str, Usage] = {}
+        self._stop = Stop()
+        self._ear: Ear
+        self._approvals: Approvals
         self._begun = False
         self.id = start.run
         self.topic = start.topic
-
-    @property
-    def context(self) -> Context:
-        """The conversation as the run has it."""
-        return self._writer.context
-
-    @property
-    def title(self) -> str | None:
-        """The topic's title; None where it was given none."""
-        return self._writer.recorder.title
-
-    @property
-    def position(self) -> Position:
-        """Of the last event that the store acknowledged."""
-        return self._writer.sender.position
+        self.inbox: Inbox
+        """The messages of people that have come meanwhile."""
 
     @property
     def ended(self) -> Position | None:
@@ -76,9 +73,9 @@ class Run:
         return self._writer.sender.ended if self._begun else None
 
     @property
-    def open_message(self) -> str | None:
-        """The id of the message that is being written; None where none is."""
-        return self._messages.newest
+    def stop_requested(self) -> str | None:
+        """Why the run is asked to stop, for people; None while it is not."""
+        return self._stop.reason
 
     async def __aenter__(self) -> Self:
         """Take the topic.
@@ -102,271 +99,61 @@ class Run:
             elif attempt.exception() is None:
                 await self._leave(asyncio.CancelledError())
             raise
+        # Only from here on: a stop must not cancel what is not the block.
+        self._stop.enter()
+        self._publisher.hearing.listen(self._ear)
+        self._ear.start()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    ) -> bool:
+        alone = self._stop.leave()
         await self._leave(error)
+        if self._stop.reason is None or not alone:
+            return False
+        return isinstance(error, ExecutionCancelled) or (self._stop.sent and isinstance(error, asyncio.CancelledError))
 
-    async def delta(self, text: str, *, message: str | None = None) -> None:
-        """Add text to the open message.
+    async def approval(self, tool_call: ToolCall, *, timeout: float | None = APPROVAL_TIMEOUT) -> Decision:  # noqa: ASYNC109 - its end is an event
+        """Ask people whether a tool call may run, and wait for the first answer.
 
-        Args:
-            text: Any piece; a half of a surrogate pair waits for the other half.
-            message: Its id; None is the open one, or a new one.
-
-        """
-        await self._writer.ready()
-        if text:
-            opened = self._messages.opened(message)
-            self._writer.put_delta("agent_delta", opened.id, opened.add_text(text, now=self._now()))
-
-    async def thinking(self, text: str, *, message: str | None = None) -> None:
-        """Add thinking to the open message; arguments as of `delta`."""
-        await self._writer.ready()
-        if text:
-            opened = self._messages.opened(message)
-            self._writer.put_delta("agent_thinking", opened.id, opened.add_thinking(text, now=self._now()))
-
-    async def tool_call_delta(
-        self,
-        *,
-        index: int,
-        text: str = "",
-        id: str | None = None,
-        name: str | None = None,
-        message: str | None = None,
-    ) -> None:
-        """Add a piece of a tool call's arguments to the open message: a preview, nobody runs it.
+        An edit's arguments are any JSON object: whoever runs the tool checks them. Asked again, the same call has the
+        same answer.
 
         Args:
-            index: Which call of the message, from 0.
-            text: Of the arguments' JSON.
-            id: The call's id, once it is known.
-            name: The tool's name, once it is known.
-            message: As of `delta`.
-
-        """
-        await self._writer.ready()
-        names = {key: value for key, value in (("id", id), ("name", name)) if value}
-        if text or names:
-            opened = self._messages.opened(message)
-            piece = opened.add_call(index, text, names, now=self._now())
-            self._writer.put_delta("tool_call_delta", opened.id, piece, index=index, names=names)
-
-    async def add_message(self, message: Message, *, message_id: str | None = None, run: str | None = None) -> None:
-        """Log a message; an assistant's ends the open message, whose deltas it replaces.
-
-        Args:
-            message: Tool calls' arguments that are values become compact JSON text.
-            message_id: Its id; None is the open message's for an assistant, or a new one, and none for other roles.
-            run: Whose message it is; None is this run.
+            tool_call: The call; its id names the question.
+            timeout: Seconds until the question expires, which is a no; None waits for ever.
 
         Raises:
-            EventRefusedError: It breaks an entry rule, or an assistant's message of this id has ended.
+            ValueError: The call has no id or no name, or the timeout is not above 0.
+            EventRefusedError: The call breaks an entry rule.
 
         """
-        await self._writer.ready()
-        message = in_text(message)
-        if message.role != "assistant":
-            self._writer.record(self.context.add_message(message), message=message_id, run=run)
-            return
-        opened = self._messages.opened(message_id)
-        if opened.thinking_ms is not None:
-            metadata = {"thinking_ms": opened.thinking_ms, **message.metadata}
-            message = msgspec.structs.replace(message, metadata=metadata)
-        self._writer.record(self.context.add_message(message), message=opened.id, run=run)
-        self._messages.close(opened.id)
+        return await self._approvals.ask(call_in_text(tool_call), timeout=timeout)
 
-    async def tool_call(
-        self,
-        id: str,
-        name: str,
-        arguments: str | Mapping[str, Any],
-        *,
-        server: bool = False,
-        message: str | None = None,
-    ) -> None:
-        """Say that a tool starts, and return once that is stored: only then may it start.
-
-        Args:
-            id: The call's id.
-            name: The tool.
-            arguments: JSON text, or values.
-            server: The provider runs it itself.
-            message: The message that asked for it; None is the last one.
-
-        """
-        await self._writer.ready()
-        text = arguments if isinstance(arguments, str) else encode_json(arguments).decode()
-        data: dict[str, Any] = {"id": id, "name": name, "arguments": text}
-        if server:
-            data["server"] = True
-        log = self.context.log.append("tool_call", data)
-        after = msgspec.structs.replace(self.context, log=log).add_tool_call(data)
-        self._running[id] = self._now()
-        self._writer.record(after, message=message or self._messages.last)
-        await self._writer.stored()
-
-    async def tool_result(
-        self,
-        tool_call_id: str,
-        name: str | None,
-        content: object,
-        *,
-        error: bool = False,
-        duration_ms: int | None = None,
-        metadata: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Log what a tool answered.
-
-        Args:
-            tool_call_id: The call's id.
-            name: The tool.
-            content: Text; anything else becomes JSON text.
-            error: It failed.
-            duration_ms: How long it took; None is the time since `tool_call`.
-            metadata: More about it; None for nothing.
-
-        """
-        await self._writer.ready()
-        facts = dict(metadata or {})
-        if error:
-            facts["error"] = True
-        started = self._running.get(tool_call_id)
-        if duration_ms is None and started is not None:
-            duration_ms = round((self._now() - started) * 1000)
-        if duration_ms is not None:
-            facts["duration_ms"] = duration_ms
-        message = in_text(Message.tool(tool_call_id, content, name=name, metadata=facts))
-        self._writer.record(self.context.add_message(message))
-        self._running.pop(tool_call_id, None)
-
-    async def usage(self, usage: Usage | Mapping[str, Any], *, call: str | None = None) -> None:
-        """Say what a model call has cost so far.
-
-        Args:
-            usage: Its counters, cumulative; the last ones count.
-            call: The call's id; None is the open message's, or the last message's.
-
-        """
-        await self._writer.ready()
-        counters = usage if isinstance(usage, Usage) else Usage.from_mapping(usage)
-        named = call or self._messages.newest or self._messages.last or new_id()
-        self._writer.put(outgoing(self._writer.event("usage", call=named, **counters.to_dict())))
-        self._writer.count(self._calls.get(named, Usage()), counters)
-        self._calls[named] = counters
-
-    async def log(
-        self, level: str, message: str, *, logger: str | None = None, fields: Mapping[str, Any] | None = None
-    ) -> None:
-        """Publish a log line.
-
-        Args:
-            level: ``debug``, ``info``, ``warning`` or ``error``.
-            message: The line.
-            logger: Whose; None for nobody's.
-            fields: More about it; None for nothing.
-
-        """
-        await self._writer.ready()
-        facts = dict(fields) if fields else None
-        event = self._writer.event("log", level=level, message=message, logger=logger, fields=facts)
-        self._writer.put(outgoing(event))
-
-    async def progress(
-        self, *, text: str | None = None, fraction: float | None = None, tool_call_id: str | None = None
-    ) -> None:
-        """Show that something long is alive.
-
-        Args:
-            text: How far it is, in words.
-            fraction: How far it is, 0 to 1.
-            tool_call_id: Which call; None is the run.
-
-        """
-        await self._writer.ready()
-        event = self._writer.event("progress", tool_call_id=tool_call_id, text=text, fraction=fraction)
-        self._writer.put(outgoing(event))
-
-    async def log_event(self, type: str, data: Mapping[str, Any] | None = None) -> None:
-        """Log a bookkeeping event: ``turn_start``, ``turn_end``, ``step_start``, ``step_end``, ``request_header``.
+    def check(self) -> None:
+        """Stop here if the run is asked to, or its context's ``cancellation_check`` says so.
 
         Raises:
-            EventRefusedError: The type is another.
+            ExecutionCancelled: It shall stop.
 
         """
-        await self._writer.ready()
-        if type not in BOOKKEEPING_TYPES or type == "tool_call":
-            raise EventRefusedError(f"expected a bookkeeping event, got {type!r:.80}")
-        log = self.context.log.append(type, dict(data or {}))
-        self._writer.record(msgspec.structs.replace(self.context, log=log))
+        if self._stop.reason is not None:
+            raise ExecutionCancelled(self._stop.reason)
+        check_cancellation(self.context)
 
-    async def discard(self, *, reason: str, call: str | None = None) -> None:
-        """Drop the open message, which a retry replaces, and what its call cost.
+    def stop(self, reason: str) -> None:
+        """Stop the run as people do with mode ``now``.
 
         Args:
-            reason: For people.
-            call: The model call; None keeps its usage.
+            reason: Why, for people.
 
         """
-        await self._writer.ready()
-        opened = self._messages.opened(None)
-        event = self._writer.event("message_discarded", message=opened.id, call=call, reason=reason)
-        self._writer.put(outgoing(event, kind="e"))
-        self._messages.close(opened.id)
-        if call is not None:
-            self._writer.count(self._calls.pop(call, Usage()), Usage())
+        self._stop.request(reason, now=True)
 
-    async def set_context(self, *, title: str | None = None, **fields: Any) -> None:
-        """Change fields of the context that are no fold of its log.
-
-        Args:
-            title: The topic's title for people; None leaves it.
-            fields: ``agent_name``, ``system_prompt``, ``needs_response``, ``iteration``, ``max_iterations``.
-
-        Raises:
-            TypeError: There is no such field.
-
-        """
-        await self._writer.ready()
-        unknown = fields.keys() - _SETTABLE
-        if unknown:
-            raise TypeError(f"expected fields among {', '.join(sorted(_SETTABLE))}, got {', '.join(sorted(unknown))}")
-        self._writer.record(msgspec.structs.replace(self.context, **fields), title=title)
-
-    async def change_context(self, change: Callable[[Context], Context]) -> None:
-        """Change the context by its own methods, such as `replace_message_range` or `clear`; all of it is published.
-
-        Args:
-            change: Gives a context that continues the one it gets.
-
-        """
-        await self._writer.ready()
-        self._writer.record(change(self.context))
-
-    async def emit(self, event: Mapping[str, Any]) -> None:
-        """Publish an event of the agent's own.
-
-        Args:
-            event: Any object whose type is none of the protocol's.
-
-        Raises:
-            CommandError: Its type is reserved or malformed.
-            EventRefusedError: It breaks an entry rule.
-
-        """
-        await self._writer.ready()
-        check_publishable(event)
-        self._writer.put(outgoing({"at": self._publisher.broker.now(), **event, "run": self.id}))
-
-    async def flush(self) -> Position:
-        """Wait until everything so far is stored; returns where it stands."""
-        self._writer.check()
-        self._writer.outbox.flush()
-        self._writer.sender.notify()
-        return await self._writer.stored()
+    def shield(self) -> AbstractAsyncContextManager[None]:
+        """Let a block finish before a stop cancels the task."""
+        return self._stop.shield()
 
     async def complete(self, result: Any = None) -> Position:
         """End the run as completed; returns where its one end stands, whoever wrote it.
@@ -387,17 +174,58 @@ class Run:
         return await self._finish("agent_cancelled", reason=reason)
 
     async def _begin(self) -> None:
-        self._writer = await self._start.begin(self._publisher)
+        begun = await self._start.begin(self._publisher)
+        self._writer = writer = begun.writer
+        self.inbox = Inbox(writer, begun.waiting)
+        self._ear = Ear(
+            self._publisher.broker,
+            self._publisher.patience,
+            topic=self.topic,
+            run=self.id,
+            position=begun.position,
+            heard=self._heard,
+        )
+        writer.sender.told = self._ear.told
+        self._approvals = Approvals(self.id, writer, listen=self._ear.wake)
+        writer.recorder.context = self._wired(writer.context)
         self._begun = True
         self._publisher.entered(self)
+
+    def _wired(self, context: Context) -> Context:
+        """Let the context ask people, where it does not ask somebody else."""
+        return msgspec.structs.replace(
+            context,
+            cancellation_check=context.cancellation_check or self._stop.check,
+            approval_handler=context.approval_handler or self._asked,
+        )
+
+    async def _asked(self, request: ApprovalRequest) -> Decision:
+        call = ToolCall(id=request.id or f"call_{new_id()}", name=request.name, arguments=request.arguments)
+        return await self.approval(call)
+
+    def _heard(self, event: Mapping[str, Any]) -> None:
+        match event["type"]:
+            case "cancel_requested":
+                by = event.get("by")
+                reason = f"stopped by {by}" if isinstance(by, str) and by else "stopped"
+                self._stop.request(reason, now=event.get("mode") != "after_step")
+            case "approval_decided":
+                self._approvals.heard(event)
+            case _:
+                self.inbox.heard(event)
 
     async def _leave(self, error: BaseException | None) -> None:
         writer = self._writer
         try:
-            if error is None:
+            if self._stop.reason is not None and (self._stop.sent or isinstance(error, ExecutionCancelled)):
+                # What else the cancellation led to is not what ended the run.
+                await self.cancel(self._stop.reason)
+            elif error is None:
                 await self.complete()
                 if writer.sender.declared_lost:
                     raise FencedError(run=self.id, holder="")
+            elif isinstance(error, ExecutionCancelled):
+                await self.cancel(error.reason)
             elif isinstance(error, Exception):
                 await self.fail(error)
             else:
@@ -407,16 +235,12 @@ class Run:
                 raise
             _logger.warning("run %s has no end of its own: %s", self.id, refused)
         finally:
+            await self._ear.aclose()
             await writer.sender.aclose()
             taken = self._start.taken is not None
-            await self._publisher.left(self, taken=taken, waiting=writer.people_wait)
+            await self._publisher.left(self, self._ear, taken=taken, waiting=writer.people_wait)
 
     async def _finish(self, type: str, **fields: Any) -> Position:
         usage = sum(self._calls.values(), Usage()).to_dict() if self._calls else None
-        return await self._writer.end(self._writer.event(type, **fields, usage=usage), list(self._messages))
-
-    def _now(self) -> float:
-        return asyncio.get_running_loop().time()
-
-
-_SETTABLE = frozenset({"agent_name", "system_prompt", "needs_response", "iteration", "max_iterations"})
+        event = self._writer.event(type, **fields, usage=usage)
+        return await self._writer.end(event, list(self._messages), self._approvals.endings())

@@ -1,10 +1,12 @@
 """What a run writes with while it holds its topic: outbox, sender and recorder as one."""
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from gateway.broker.port import Change, Unmet
 from gateway.context.context import Context
 from gateway.context.usage import Usage
 from gateway.ending import last_group
@@ -41,11 +43,13 @@ class RunWriter:
         recorder: Recorder,
         seen: int,
     ) -> None:
-        self._run = run
         self._clock = clock
         self._seen = seen
+        self._attempt: asyncio.Task[Unmet | None] | None = None
+        """What is being stored or refused right now; nothing may come between, as its log would not fit."""
         self._end: int | None = None
         """The outbox's ticket of the run's end."""
+        self.run = run
         self.outbox = outbox
         self.sender = sender
         self.recorder = recorder
@@ -65,24 +69,35 @@ class RunWriter:
         if self.sender.failure is not None:
             raise self.sender.failure
         if self._end is not None or self.sender.ended is not None:
-            raise RunEndedError(run=self._run, position=self.sender.ended or self.sender.position)
+            raise RunEndedError(run=self.run, position=self.sender.ended or self.sender.position)
 
     async def ready(self) -> None:
         """Wait for room, as long as anything may be put in at all."""
         self.check()
-        while self.outbox.full:
-            await self.sender.room()
+        while self._attempt is not None or self.outbox.full:
+            if self._attempt is not None:
+                await asyncio.wait([self._attempt])
+            else:
+                await self.sender.room()
             self.check()
 
     def event(self, type: str, **fields: Any) -> dict[str, Any]:
         """Begin an event of this run; fields that are None are left out."""
-        common = {"type": type, "at": self._clock(), "run": self._run}
+        common = {"type": type, "at": self._clock(), "run": self.run}
         return common | {name: value for name, value in fields.items() if value is not None}
+
+    def now(self) -> int:
+        """Give the Unix time in ms, on the broker's clock."""
+        return self._clock()
+
+    def add(self, group: Group) -> None:
+        """Put in events that belong together."""
+        self.outbox.add(group)
+        self.sender.notify()
 
     def put(self, out: Outgoing) -> None:
         """Put in one event."""
-        self.outbox.add(Group(entries=[out]))
-        self.sender.notify()
+        self.add(Group(entries=[out]))
 
     def put_delta(
         self, type: str, message: str, text: str, *, index: int | None = None, names: Mapping[str, str] = {}
@@ -98,8 +113,36 @@ class RunWriter:
         """Put in what makes readers follow a change of the context. Arguments as of `Recorder.record`."""
         entries, log = self.recorder.record(after, at=self._clock(), message=message, run=run, title=title)
         if entries:
-            self.outbox.add(Group(entries=entries, log=log))
-            self.sender.notify()
+            self.add(Group(entries=entries, log=log))
+
+    async def attempt(self, compose: Callable[[], Group]) -> Unmet | None:
+        """Put in what is stored only if its conditions hold, and wait; returns what was found where they do not.
+
+        Args:
+            compose: Makes the group; what it records is taken back if the group is refused.
+
+        """
+        await self.ready()
+        undo = self.recorder.undo()
+        try:
+            self.outbox.add(compose())
+        except BaseException:
+            undo()
+            raise
+        self._attempt = asyncio.create_task(self._decided(self.outbox.ticket, undo))
+        self.sender.notify()
+        # It is stored or refused, whoever still waits for it.
+        return await asyncio.shield(self._attempt)
+
+    async def _decided(self, ticket: int, undo: Callable[[], None]) -> Unmet | None:
+        try:
+            await self.sender.acknowledged(ticket)
+            refused = self.sender.refused.pop(ticket, None)
+            if refused is not None:
+                undo()
+            return refused
+        finally:
+            self._attempt = None
 
     def count(self, before: Usage, after: Usage) -> None:
         """Move the context's usage by what changed; readers hear of it by the `usage` events alone."""
@@ -112,22 +155,27 @@ class RunWriter:
         await self.sender.acknowledged(self.outbox.ticket)
         return self.sender.position
 
-    async def end(self, event: Mapping[str, Any], left: list[UnfinishedMessage]) -> Position:
+    async def end(
+        self, event: Mapping[str, Any], left: list[UnfinishedMessage], changes: Sequence[Change] = ()
+    ) -> Position:
         """Write the run's one end and wait for it; returns where the one that stands is, whoever wrote it.
 
         Args:
             event: The end.
             left: Messages that are still open.
+            changes: State fields that end with the run.
 
         """
+        if self._attempt is not None:
+            await asyncio.wait([self._attempt])
         if self.sender.ended is not None:
             return self.sender.ended
         if self.sender.stopped:
-            raise self.sender.failure or FencedError(run=self._run, holder="")
+            raise self.sender.failure or FencedError(run=self.run, holder="")
         if self._end is None:
             # What a full history refused is missing from its log, which then can only be left as it is.
             whole = self.sender.failure is None
-            self.outbox.add(last_group(self.recorder, event, left if whole else (), patched=whole))
+            self.outbox.add(last_group(self.recorder, event, left if whole else (), patched=whole, changes=changes))
             self._end = self.outbox.ticket
             self.sender.notify()
         try:
@@ -136,5 +184,5 @@ class RunWriter:
             if self.sender.ended is None:
                 raise
         if self.sender.ended is None:
-            raise self.sender.failure or FencedError(run=self._run, holder="")
+            raise self.sender.failure or FencedError(run=self.run, holder="")
         return self.sender.ended

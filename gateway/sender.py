@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from gateway.broker.port import (
     AppendAnswer,
@@ -10,6 +11,7 @@ from gateway.broker.port import (
     Bound,
     Broker,
     Busy,
+    Change,
     Conflict,
     Ended,
     Fenced,
@@ -26,7 +28,7 @@ from gateway.errors import (
     TopicBusyError,
 )
 from gateway.journal import Journal
-from gateway.outbox import Batch, Outbox
+from gateway.outbox import Batch, Outbox, Outgoing
 from gateway.patience import Patience
 from gateway.recorder import lost_event
 from gateway.types import Position, Topic
@@ -90,6 +92,10 @@ class Sender:
         """Of the last acknowledgement."""
         self.people = position.offset
         """Offset of the last people's action that is known of; at first, all that the run's start had seen."""
+        self.told: Callable[[Position, int], None] = _unheard
+        """Called after each acknowledgement with the position and the offset of the last people's action."""
+        self.refused: dict[int, Unmet] = {}
+        """Of what was put in with conditions that did not hold, by its ticket, what was found."""
         self.failure: Exception | None = None
         """Why nothing more is sent; after a `ContextTooLargeError` the run's end still is."""
         self.ended: Position | None = None
@@ -142,6 +148,11 @@ class Sender:
         waiter = asyncio.get_running_loop().create_future()
         self._waiters.append((ticket, waiter))
         await waiter
+
+    def enter(self, out: Outgoing, change: Change) -> None:
+        """Keep an event of somebody else that the run acts on: lost by the store, it is written again."""
+        mark = self._outbox.mark()
+        self._journal.add(Batch(seq=mark, entries=(out,), log=None, conditions=(), changes=(change,), ticket=0, size=0))
 
     async def aclose(self) -> None:
         """End the task."""
@@ -200,6 +211,11 @@ class Sender:
                     raise FencedError(run=self._run, holder="")
                 self._settle(batch.ticket)
                 return
+            elif isinstance(answer, Unmet) and batch.conditions:
+                self.refused[batch.ticket] = answer
+                self._outbox.acknowledge(batch)
+                self._settle(batch.ticket)
+                return
             elif isinstance(answer, Bound):
                 self._outbox.clear()
                 self._drop(ContextTooLargeError(size=answer.size))
@@ -228,6 +244,7 @@ class Sender:
                     raise refusal(outcome, topic=self._topic, run=self._run, seq=self._journal.log[0])
                 self.position = outcome.position
                 self._takes_lease = False
+                self._tell(outcome)
             else:
                 return
 
@@ -253,6 +270,7 @@ class Sender:
         )
         if isinstance(answer, Appended):
             self.position = answer.position
+            self._tell(answer)
         elif isinstance(answer, Restore):
             await self._restore(answer)
         elif isinstance(answer, Ended):
@@ -293,11 +311,17 @@ class Sender:
 
     def _stored(self, batch: Batch, answer: Appended) -> None:
         self.position = answer.position
-        self.people = max(self.people, answer.people)
         self._takes_lease = False
         self._journal.add(batch)
         self._outbox.acknowledge(batch)
         self._settle(batch.ticket)
+        # A repeated answer does not tell of people.
+        if not answer.repeated:
+            self._tell(answer)
+
+    def _tell(self, answer: Appended) -> None:
+        self.people = max(self.people, answer.people)
+        self.told(answer.position, answer.people)
 
     def _settle(self, ticket: int) -> None:
         self._acknowledged = ticket
@@ -321,6 +345,10 @@ class Sender:
     def _fail(self, error: Exception) -> None:
         self._outbox.clear()
         self._drop(error)
+
+
+def _unheard(position: Position, people: int) -> None:
+    """Stand in until somebody hears people."""
 
 
 def refusal(answer: Fenced | Conflict | Unmet | Bound | Busy, *, topic: Topic, run: str, seq: int) -> PublishError:

@@ -2,16 +2,14 @@
 
 import logging
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gateway.broker.port import Appended, Busy, Change, Condition, Conflict, Ended, LogStep, Restore, Unmet
-from gateway.codec import encode_json
-from gateway.context.content import ContentPart
+from gateway.approval_state import ApprovalState, approval_field
+from gateway.broker.port import Appended, Busy, Change, Conflict, Ended, LogStep, Restore, Unmet
 from gateway.context.context import Context
-from gateway.context.messages import Message
 from gateway.context.times import now
 from gateway.ending import seal
 from gateway.errors import HistoryConflictError, RunEndedError
@@ -21,15 +19,31 @@ from gateway.recorder import Recorder, outgoing
 from gateway.run_writer import RunWriter
 from gateway.sender import Sender, refusal
 from gateway.topic_state import TopicState
-from gateway.types import Topic
+from gateway.types import Position, Topic
 from gateway.unfinished import sealed
+from gateway.waiting import SUPERSEDED, WaitingMessage, WaitingMessages, take, withdrawal
 
 if TYPE_CHECKING:
     from gateway.publisher import Publisher
 
-__all__ = ["Start"]
+__all__ = ["Begun", "Start"]
 
 _logger = logging.getLogger(__name__)
+
+
+class Begun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that holds its topic.
+
+    Attributes:
+        writer: What it writes with.
+        position: Up to where it knows the topic.
+        waiting: The messages that wait there.
+
+    """
+
+    writer: RunWriter
+    position: Position
+    waiting: WaitingMessages
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +60,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
         context: A conversation to go on with in place of the topic's own; None is the topic's own.
         adopt: Whether that conversation may replace the topic's own.
         taken: The waiting message that it answers, an entry of the mirror's queue; None for none.
+        superseded: Waiting messages that it answers by the taken one: they are withdrawn.
         state: The topic as somebody has just read it; None reads it.
 
     """
@@ -60,9 +75,10 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     context: Context | None = None
     adopt: bool = False
     taken: Mapping[str, Any] | None = None
+    superseded: Sequence[Mapping[str, Any]] = ()
     state: TopicState | None = None
 
-    async def begin(self, publisher: "Publisher") -> RunWriter:
+    async def begin(self, publisher: "Publisher") -> Begun:
         """Take the topic and write ``agent_start`` with all that belongs to it, in one append.
 
         Raises:
@@ -74,10 +90,11 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
 
         """
         state = self.state or await publisher.read(self.topic)
-        taken = None if self.taken is None else _Taken.of(self.taken)
+        taken = None if self.taken is None else WaitingMessage.of(self.taken)
+        superseded = {waiting["id"]: WaitingMessage.of(waiting) for waiting in self.superseded}
         while True:
             token = secrets.token_hex(16)
-            recorder, group = self._first_group(state, taken, at=publisher.broker.now())
+            recorder, group = self._first_group(state, taken, superseded.values(), at=publisher.broker.now())
             outbox = Outbox(self.run, flush_interval=publisher.flush_interval, max_bytes=publisher.max_unsent)
             outbox.add(group)
             sender = Sender(
@@ -94,19 +111,29 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
             answer = await sender.begin()
             match answer:
                 case Appended():
-                    seen = 0 if state.mirror.state()["queue"] else state.position.offset
-                    return RunWriter(
-                        run=self.run,
-                        clock=publisher.broker.now,
-                        outbox=outbox,
-                        sender=sender,
-                        recorder=recorder,
-                        seen=seen,
+                    queue = state.mirror.state()["queue"]
+                    gone = {*superseded} if taken is None else {*superseded, taken.id}
+                    return Begun(
+                        writer=RunWriter(
+                            run=self.run,
+                            clock=publisher.broker.now,
+                            outbox=outbox,
+                            sender=sender,
+                            recorder=recorder,
+                            seen=0 if queue else state.position.offset,
+                        ),
+                        position=state.position,
+                        waiting=WaitingMessages(entry for entry in queue if entry["id"] not in gone),
                     )
                 case Busy():
                     await publisher.reclaim(self.topic, answer)
                 case Ended(position=position):
                     raise RunEndedError(run=self.run, position=position)
+                case Unmet(field=field, value=stored) if field[2:] in superseded:
+                    # Withdrawn or edited meanwhile, which makes no difference to the one that is taken.
+                    late = superseded.pop(field[2:])
+                    if stored:
+                        superseded[late.id] = late.edited(stored)
                 case Unmet(value=stored) if taken is not None and stored not in {"", taken.stored}:
                     taken = taken.edited(stored)
                 case Conflict() | Restore():
@@ -115,7 +142,9 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
                     raise refusal(answer, topic=self.topic, run=self.run, seq=state.seq)
             state = await publisher.read(self.topic)
 
-    def _first_group(self, state: TopicState, taken: "_Taken | None", *, at: int) -> tuple[Recorder, Group]:
+    def _first_group(
+        self, state: TopicState, taken: WaitingMessage | None, superseded: Iterable[WaitingMessage], *, at: int
+    ) -> tuple[Recorder, Group]:
         mirror = state.mirror.state()
         own = state.context()
         context = self._checked(own)
@@ -133,16 +162,17 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
             out += seal(recorder, message, at=at, message_id=opened["message"], run=opened["run"])
         after = self._continued(recorder.context.patch_dangling_tool_calls(), context)
         out += recorder.record(after, at=at)[0]
+        settled = _settled(mirror)
         if taken is None:
-            return recorder, Group(entries=out, log=_step(recorder, mark))
-        event = {"type": "message_taken", "at": at, "run": self.run, "id": taken.id}
-        out.append(outgoing(event if taken.by is None else {**event, "by": taken.by}))
-        out += recorder.record(recorder.context.add_message(taken.message()), at=at, message=taken.id)[0]
+            return recorder, Group(entries=out, log=_step(recorder, mark), changes=settled)
+        out += [withdrawal(waiting, run=self.run, at=at, reason=SUPERSEDED) for waiting in superseded]
+        out += take(taken, recorder, run=self.run, at=at)
+        ended = (taken, *superseded)
         return recorder, Group(
             entries=out,
             log=_step(recorder, mark),
-            conditions=(Condition(field=f"m:{taken.id}", op="=", value=taken.stored),),
-            changes=(Change(field=f"m:{taken.id}", value=""),),
+            conditions=[waiting.condition for waiting in ended],
+            changes=[*settled, *(waiting.removal for waiting in ended)],
         )
 
     def _agent_start(self, at: int) -> Outgoing:
@@ -186,24 +216,16 @@ def _step(recorder: Recorder, mark: tuple[int, str]) -> LogStep:
     return recorder.step_since(mark) or LogStep(first=seq, before=chain, next=seq, after=chain)
 
 
-class _Taken(msgspec.Struct, frozen=True, kw_only=True):
-    """A waiting message; ``stored`` is its state field, which must be just that when it is taken."""
-
-    id: str
-    content: Any
-    by: Any
-    stored: str
-
-    @classmethod
-    def of(cls, waiting: Mapping[str, Any]) -> "_Taken":
-        content = waiting["content"]
-        return cls(id=waiting["id"], content=content, by=waiting.get("by"), stored=encode_json(content).decode())
-
-    def edited(self, stored: str) -> "_Taken":
-        """Give the message as the store has it: edited since, or written by another encoder."""
-        return msgspec.structs.replace(self, stored=stored, content=msgspec.json.decode(stored))
-
-    def message(self) -> Message:
-        content = self.content
-        parts = tuple(ContentPart.from_raw(part) for part in content) if isinstance(content, list) else str(content)
-        return Message.user(parts, metadata={} if self.by is None else {"by": self.by})
+def _settled(mirror: Mapping[str, Any]) -> list[Change]:
+    """Give the state fields of the questions that the last run's loss has left without an answer."""
+    own = [run for run in mirror["runs"] if run["topic"] is None]
+    if not own or own[-1]["status"] != "lost":
+        return []
+    return [
+        Change(
+            field=approval_field(asked["run"], asked["tool_call_id"]),
+            value=ApprovalState(deadline=asked["expires_at"] or 0, decision="expired").text,
+        )
+        for asked in mirror["approvals"]
+        if asked["run"] == own[-1]["run"] and asked["decision"] == "expired"
+    ]

@@ -11,7 +11,7 @@ from gateway.context.messages import Message, ToolCall
 from gateway.errors import EventRefusedError
 from gateway.types import new_id
 
-__all__ = ["ID_PATTERN", "UnfinishedMessage", "UnfinishedMessages", "in_text", "sealed", "whole"]
+__all__ = ["ID_PATTERN", "UnfinishedMessage", "UnfinishedMessages", "call_in_text", "in_text", "sealed", "whole"]
 
 ID_PATTERN = re.compile(r"[!-~]{1,1000}\Z")
 """What the store takes as the id of a run or a message."""
@@ -202,11 +202,12 @@ def in_text(message: Message) -> Message:
     if message.thinking is not None:
         changes["thinking"] = whole(message.thinking)
     if message.tool_calls:
-        changes["tool_calls"] = tuple(_call_in_text(call) for call in message.tool_calls)
+        changes["tool_calls"] = tuple(call_in_text(call) for call in message.tool_calls)
     return msgspec.structs.replace(message, **changes)
 
 
-def _call_in_text(call: ToolCall) -> ToolCall:
+def call_in_text(call: ToolCall) -> ToolCall:
+    """Give a tool call with its arguments as JSON text."""
     given = call.arguments
     text = whole(given) if isinstance(given, str) else encode_json({} if given is None else given).decode()
     return msgspec.structs.replace(call, arguments=text)

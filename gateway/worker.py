@@ -6,8 +6,10 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from gateway.broker.port import Link
+from gateway.context.errors import ExecutionCancelled
 from gateway.context.messages import Message
 from gateway.errors import BrokerUnavailableError, ConditionError, GatewayError, TopicBusyError
+from gateway.policies import POLICIES, Policy, follow
 from gateway.publisher import Publisher
 from gateway.run import Run
 from gateway.types import Topic, parse_topic
@@ -38,6 +40,7 @@ class Worker:
         concurrency: Runs at once.
         name: The agent's name in ``agent_start``.
         model: The model's name there; None leaves it open.
+        policy: What happens to a message that comes during a run; see `Policy`.
         grace: Seconds that the runs have to finish once the worker is to stop; then they are cancelled.
 
     """
@@ -50,13 +53,17 @@ class Worker:
         concurrency: int = 8,
         name: str = "agent",
         model: str | None = None,
+        policy: Policy = "queue",
         grace: float = 5.0,
     ) -> None:
+        if policy not in POLICIES:
+            raise ValueError(f"expected a policy among {', '.join(POLICIES)}, got {policy!r}")
         self._publisher = publisher
         self._agent = agent
         self._concurrency = concurrency
         self._name = name
         self._model = model
+        self._policy: Policy = policy
         self._grace = grace
         self._wanted: dict[Topic, None] = {}
         """Topics to look at, the one that has waited longest first."""
@@ -141,7 +148,7 @@ class Worker:
         """Answer the oldest message that waits on a topic."""
         try:
             state = await self._publisher.read(topic)
-            run = self._publisher.take(state, agent=self._name, model=self._model)
+            run = self._publisher.take(state, agent=self._name, model=self._model, latest=self._policy == "latest")
             if run is None:
                 await self._rest(topic, state.live_runs())
                 return
@@ -164,11 +171,26 @@ class Worker:
     async def _answer(self, run: Run) -> None:
         async with run:
             message = run.context.entries[-1]
+            following = asyncio.create_task(self._follow(run))
             try:
                 await self._agent(run, message)
+            except ExecutionCancelled as error:
+                await run.cancel(error.reason)
             except Exception as error:
                 _logger.exception("run %s on %s failed", run.id, run.topic)
-                await run.fail(error)
+                if run.stop_requested is None:
+                    await run.fail(error)
+            finally:
+                following.cancel()
+                await asyncio.wait([following])
+
+    async def _follow(self, run: Run) -> None:
+        try:
+            await follow(run, self._policy)
+        except GatewayError as error:
+            _logger.debug("messages on %s are left alone: %s", run.topic, error)
+        except Exception:
+            _logger.exception("messages on %s are left alone", run.topic)
 
     async def _rest(self, topic: Topic, live: list[str]) -> None:
         """Note when a topic without a waiting message is to be looked at again."""

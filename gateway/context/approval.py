@@ -30,8 +30,15 @@ class Approve(msgspec.Struct, frozen=True, tag="approve"):
     """The call may go on as asked."""
 
 
-class Reject(msgspec.Struct, frozen=True, tag="reject"):
-    """The call may not go on."""
+class Reject(msgspec.Struct, frozen=True, kw_only=True, tag="reject"):
+    """The call may not go on.
+
+    Attributes:
+        reason: Why, for the model; None where none is given.
+
+    """
+
+    reason: str | None = None
 
 
 class Edit(msgspec.Struct, frozen=True, kw_only=True, tag="edit"):

@@ -16,7 +16,15 @@ from gateway.context.run_context import RunContext
 from gateway.context.schema import check_arguments
 from gateway.context.update import ContextUpdate
 
-__all__ = ["ContextUpdate", "Tool", "ToolFailure", "ToolResult", "check_cancellation", "execute_tool"]
+__all__ = [
+    "ContextUpdate",
+    "Tool",
+    "ToolFailure",
+    "ToolResult",
+    "approved_arguments",
+    "check_cancellation",
+    "execute_tool",
+]
 
 _logger = logging.getLogger(__package__)
 
@@ -34,6 +42,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
         retries: How often it is run again after an exception.
         timeout: Seconds that one run may take; None is no bound.
         requires_approval: Whether someone must agree first.
+        parallel: Whether it may run beside other calls of the same message.
 
     """
 
@@ -45,6 +54,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     retries: int = 1
     timeout: float | None = 30.0
     requires_approval: bool = False
+    parallel: bool = True
 
 
 class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,7 +102,7 @@ async def execute_tool(
 
     """
     _check(tool, arguments)
-    arguments = await _approved(tool, arguments, run_context, call_id)
+    arguments = await approved_arguments(tool, arguments, run_context, call_id=call_id)
     attempt = 0
     while True:
         attempt += 1
@@ -111,6 +121,52 @@ async def execute_tool(
     if isinstance(result, ToolFailure):
         raise ToolError("returned_error", tool_name=tool.name, attempt=attempt, original=result.reason)
     return result if isinstance(result, ToolResult) else ToolResult(value=result)
+
+
+async def approved_arguments(
+    tool: Tool, arguments: Mapping[str, Any], run: RunContext, *, call_id: str | None = None
+) -> Mapping[str, Any]:
+    """Ask whether a call may run, where it must be asked; returns the arguments to run it with.
+
+    Everything but a plain yes or valid other arguments is a no.
+
+    Args:
+        tool: The tool.
+        arguments: As the model gave them, valid.
+        run: Whose approval handler is asked, unless that has happened.
+        call_id: As of `execute_tool`.
+
+    Raises:
+        ToolError: It may not run.
+        ExecutionCancelled: The handler stopped the run.
+
+    """
+    if not tool.requires_approval or run.approval_gated:
+        return arguments
+    if run.approval_handler is None:
+        _logger.warning("tool %s requires approval and nobody can be asked; it does not run", tool.name)
+        raise ToolError("approval_required", tool_name=tool.name)
+    request = ApprovalRequest(name=tool.name, id=call_id, arguments=arguments, tool=tool)
+    try:
+        answer = run.approval_handler(request)
+        if inspect.isawaitable(answer):
+            answer = await answer
+    except ExecutionCancelled:
+        raise
+    except Exception as error:
+        _logger.warning("tool %s does not run: the approval handler failed", tool.name, exc_info=True)
+        raise ToolError("approval_rejected", tool_name=tool.name, original=error) from error
+    match parse_decision(answer):
+        case Approve():
+            return arguments
+        case Edit(arguments=edited):
+            _check(tool, edited)
+            return edited
+        case Reject(reason=reason):
+            raise ToolError("approval_rejected", tool_name=tool.name, original=reason)
+        case _:
+            _logger.warning("tool %s does not run: the answer %s is not understood", tool.name, brief(answer))
+            raise ToolError("approval_rejected", tool_name=tool.name)
 
 
 def check_cancellation(ctx: Context) -> None:
@@ -138,37 +194,6 @@ def _check(tool: Tool, arguments: object) -> None:
         check_arguments(tool.parameters, arguments)
     except ValueError as error:
         raise ToolError("invalid_arguments", tool_name=tool.name, original=error) from error
-
-
-async def _approved(
-    tool: Tool, arguments: Mapping[str, Any], run: RunContext, call_id: str | None
-) -> Mapping[str, Any]:
-    if not tool.requires_approval or run.approval_gated:
-        return arguments
-    if run.approval_handler is None:
-        _logger.warning("tool %s requires approval and nobody can be asked; it does not run", tool.name)
-        raise ToolError("approval_required", tool_name=tool.name)
-    request = ApprovalRequest(name=tool.name, id=call_id, arguments=arguments, tool=tool)
-    try:
-        answer = run.approval_handler(request)
-        if inspect.isawaitable(answer):
-            answer = await answer
-    except ExecutionCancelled:
-        raise
-    except Exception as error:
-        _logger.warning("tool %s does not run: the approval handler failed", tool.name, exc_info=True)
-        raise ToolError("approval_rejected", tool_name=tool.name, original=error) from error
-    match parse_decision(answer):
-        case Approve():
-            return arguments
-        case Edit(arguments=edited):
-            _check(tool, edited)
-            return edited
-        case Reject():
-            raise ToolError("approval_rejected", tool_name=tool.name)
-        case _:
-            _logger.warning("tool %s does not run: the answer %s is not understood", tool.name, brief(answer))
-            raise ToolError("approval_rejected", tool_name=tool.name)
 
 
 async def _run(tool: Tool, arguments: Mapping[str, Any], run: RunContext) -> Any:
