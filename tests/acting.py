@@ -1,6 +1,6 @@
 """What the tests of people's actions share: a person, and a run whose every step the test takes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -12,13 +12,13 @@ from gateway.codec import encode_event, encode_json
 from gateway.topic_state import read_topic
 from gateway.types import START, EntryKind, Topic
 
-__all__ = ["Actor", "Person", "trim"]
+__all__ = ["Actor", "Interleaved", "Person", "trim"]
 
 
 class Person:
     """Somebody who acts on one topic."""
 
-    def __init__(self, broker: Broker, topic: str, *, user: str = "ann") -> None:
+    def __init__(self, broker: Any, topic: str, *, user: str = "ann") -> None:
         self.actions = Actions(broker)
         self.topic = topic
         self.caller = Caller(client=f"client-of-{user}", user=user)
@@ -103,3 +103,33 @@ async def trim(broker: Broker, topic: str) -> None:
     mirror = (await read_topic(broker, name)).mirror
     size = (await broker.read(name, START, limit=0)).size
     await broker.trim(name, encode_json(mirror.snapshot()), position=mirror.position, size=size)
+
+
+class Interleaved:
+    """The broker, with somebody else's step put before the n-th of its calls.
+
+    Every call is one atomic script, so n = 0, 1, 2, … are all the ways in which the two can meet.
+    """
+
+    def __init__(self, broker: Broker, step: Callable[[], Awaitable[Any]], *, before: int) -> None:
+        self._broker = broker
+        self._step = step
+        self._left = before
+        self.answer: Any = None
+        """What the step gave; None before it was made."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._broker, name)
+
+    async def append(self, *arguments: Any, **options: Any) -> Any:
+        await self._count()
+        return await self._broker.append(*arguments, **options)
+
+    async def read(self, *arguments: Any, **options: Any) -> Any:
+        await self._count()
+        return await self._broker.read(*arguments, **options)
+
+    async def _count(self) -> None:
+        if self._left == 0:
+            self.answer = await self._step()
+        self._left -= 1
