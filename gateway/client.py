@@ -8,11 +8,12 @@ import random
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Self
 
+from gateway.client_actions import ClientActions
 from gateway.client_socket import ClientSocket, websocket_url
 from gateway.errors import CommandError, DisconnectError, ErrorCode, GatewayError, UnreachableError
 from gateway.reader import Since, Update
 from gateway.subscription import Subscription
-from gateway.types import Position, new_id, parse_topic
+from gateway.types import Position, parse_topic
 
 __all__ = ["Client", "Subscription", "Update", "subscribe"]
 
@@ -29,7 +30,7 @@ COMMAND_PATIENCE = 30.0
 """Seconds until a command without an answer is given up."""
 
 
-class Client:
+class Client(ClientActions):
     """A connection to a gateway that keeps itself alive; an async context manager.
 
     Entering connects once and raises what hinders it; from then on the client comes back by itself, and each
@@ -101,25 +102,6 @@ class Client:
     async def publish(self, topic: str, event: Mapping[str, Any]) -> None:
         """Publish an event of one's own (PROTOCOL 4.5); raises as `rpc` does, and is never repeated by itself."""
         await self._command("publish", {"channel": parse_topic(topic), "data": dict(event)}, repeatable=False)
-
-    async def send(
-        self, topic: str, content: str | list[Any], id: str | None = None
-    ) -> dict[str, Any]:  # the wire's name
-        """Send a person's message to the agent of a topic.
-
-        Args:
-            topic: The topic.
-            content: Text, or a list of content parts.
-            id: The caller's own id of this message, by which a repetition is known; None draws one.
-
-        Returns:
-            ``message``, the waiting message's id, and ``epoch`` and ``offset`` of its event.
-
-        Raises:
-            CommandError, DisconnectError, UnreachableError: As `rpc`.
-
-        """
-        return await self.rpc("send", {"topic": parse_topic(topic), "content": content, "id": id or new_id()})
 
     async def topics(self) -> list[dict[str, Any]]:
         """List the topics one may read, ``{"topic", "at"}`` (Unix time, ms), newest first; raises as `rpc`."""

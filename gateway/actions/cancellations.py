@@ -6,8 +6,8 @@ from typing import Any
 from gateway.actions.caller import Caller
 from gateway.actions.fates import Fates
 from gateway.actions.fields import choice_field, id_field, name_field, refuse, topic_field
-from gateway.actions.messages import WaitingMessages, placed
-from gateway.actions.store import Action, ActionStore, Earlier
+from gateway.actions.messages import WaitingMessages
+from gateway.actions.store import Action, ActionStore, Earlier, placed
 from gateway.broker.port import Appended, Condition
 from gateway.types import Position
 
@@ -50,7 +50,7 @@ class Cancellations:
         if fate is None:
             return {"status": "unknown"}
         if fate.status == "withdrawn":
-            return {"status": "withdrawn", "by": fate.by, **placed(fate.position)}
+            return fate.withdrawal
         return await self._cancel_run(action, fate.run, mode, outcome=fate.run)
 
     async def _cancel_run(self, action: Action, run: str, mode: str, *, outcome: str = "") -> dict[str, Any]:

@@ -14,8 +14,7 @@ from gateway.actions.fields import (
     refuse,
     topic_field,
 )
-from gateway.actions.messages import placed
-from gateway.actions.store import Action, ActionStore, Earlier
+from gateway.actions.store import Action, ActionStore, Earlier, placed
 from gateway.approval_state import ApprovalState, approval_field
 from gateway.broker.port import Appended, Change, Condition
 

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from gateway.actions.store import ActionStore
+from gateway.actions.store import ActionStore, placed
 from gateway.broker.port import History
 from gateway.codec import decode_event, encode_json
 from gateway.errors import SnapshotError
@@ -33,7 +33,8 @@ class MessageFate(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         status: It was taken into a run, or taken back.
         run: The run that took it; "" for a withdrawn one.
-        by: Who withdrew it.
+        by: Who withdrew it; None where it was no person.
+        reason: Why a run or a worker withdrew it; None where there is nothing to say.
         position: Of the event that says so; None where only its trace in the context is left.
 
     """
@@ -41,7 +42,14 @@ class MessageFate(msgspec.Struct, frozen=True, kw_only=True):
     status: Literal["taken", "withdrawn"]
     run: str = ""
     by: Any = None
+    reason: Any = None
     position: Position | None = None
+
+    @property
+    def withdrawal(self) -> dict[str, Any]:
+        """What answers tell of one that was withdrawn."""
+        told = {"status": "withdrawn", "by": self.by, **placed(self.position)}
+        return told if self.reason is None else {**told, "reason": self.reason}
 
 
 class Fates:
@@ -120,7 +128,8 @@ def _found(history: History, message: str, needle: bytes) -> MessageFate | None:
         if event.get("type") == "message_taken":
             return MessageFate(status="taken", run=event.get("run", ""), position=position)
         if event.get("type") == "message_withdrawn":
-            return MessageFate(status="withdrawn", by=event.get("by"), position=position)
+            by, reason = event.get("by"), event.get("reason")
+            return MessageFate(status="withdrawn", by=by, reason=reason, position=position)
     return None
 
 

@@ -7,12 +7,11 @@ from typing import Any
 from gateway.actions.caller import Caller
 from gateway.actions.fates import Fates, MessageFate
 from gateway.actions.fields import content_field, encode_content, id_field, name_field, refuse, topic_field
-from gateway.actions.store import Action, ActionStore, Earlier
+from gateway.actions.store import Action, ActionStore, Earlier, placed
 from gateway.broker.port import Appended, Change, Condition, Unmet
 from gateway.errors import CommandError, ErrorCode
-from gateway.types import Position
 
-__all__ = ["WaitingMessages", "placed"]
+__all__ = ["WaitingMessages"]
 
 _UNREAD = "-"
 """No content, which is JSON: a condition that it equals it tells what the field holds."""
@@ -92,9 +91,4 @@ class WaitingMessages:
             refuse(f"no message {message!r:.80} is known on {action.topic}")
         if fate.status == "taken":
             return {"status": "taken", "message": message, "run": fate.run}
-        return {"status": "withdrawn", "message": message, "by": fate.by, **placed(fate.position)}
-
-
-def placed(position: Position | None) -> dict[str, Any]:
-    """Give where an action's event stands, as answers have it."""
-    return {} if position is None else {"epoch": position.epoch, "offset": position.offset}
+        return {**fate.withdrawal, "message": message}

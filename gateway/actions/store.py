@@ -24,7 +24,7 @@ from gateway.codec import encode_event, encode_json
 from gateway.errors import BrokerUnavailableError, CommandError, ErrorCode, EventRefusedError
 from gateway.types import START, Position, Topic
 
-__all__ = ["Action", "ActionStore", "Earlier", "encoded"]
+__all__ = ["Action", "ActionStore", "Earlier", "encoded", "placed"]
 
 RETRY = 0.1
 """Seconds between two tries while the broker is away; the command's timeout ends them."""
@@ -161,3 +161,8 @@ def encoded(event: Mapping[str, Any]) -> bytes:
         return encode_event(event)
     except EventRefusedError as error:
         raise CommandError(ErrorCode.BAD_REQUEST, str(error)) from error
+
+
+def placed(position: Position | None) -> dict[str, Any]:
+    """Give where an action's event stands, as answers have it."""
+    return {} if position is None else {"epoch": position.epoch, "offset": position.offset}

@@ -13,7 +13,20 @@ from gateway.errors import GatewayError
 
 __all__ = ["main", "run"]
 
-COMMANDS = ("serve", "demo", "agent", "replay", "tail", "publish", "send", "topics")
+COMMANDS = (
+    "serve",
+    "demo",
+    "agent",
+    "replay",
+    "tail",
+    "publish",
+    "send",
+    "edit",
+    "withdraw",
+    "cancel",
+    "decide",
+    "topics",
+)
 
 USAGE = 2
 INTERRUPTED = 130  # 128 + SIGINT
