@@ -85,15 +85,13 @@ class ClientSocket:
         self._task = asyncio.create_task(self._live())
         try:
             async with asyncio.timeout(OPEN_PATIENCE):
-                reply = await self.ask("connect", {} if token is None else {"token": token})
+                await self.ask("connect", {} if token is None else {"token": token})
         except TimeoutError as error:
             await self.aclose()
             raise UnreachableError(url=url, reason="no reply to the connect command", temporary=True) from error
         except BaseException:
             await self.aclose()
             raise
-        self._ping = reply.get("ping") or None
-        self._pong = bool(reply.get("pong"))
 
     def command(self, method: str, body: dict[str, Any], *, answer: Answer, refusal: Refusal) -> None:
         """Send a command; its reply is answered in the order of arrival, or never where the connection ends."""
@@ -180,6 +178,9 @@ class ClientSocket:
             error = message.get("error")
             if error is None:
                 (body,) = [value for key, value in message.items() if key != "id"] or [{}]
+                if "connect" in message:
+                    # Before the next frame is waited for: the wait for it is bounded by this.
+                    self._ping, self._pong = body.get("ping") or None, bool(body.get("pong"))
                 answer(body, size)
             else:
                 refusal(CommandError(error["code"], error.get("message", ""), temporary=bool(error.get("temporary"))))

@@ -8,7 +8,7 @@ from websockets.asyncio.server import ServerConnection, serve
 
 from gateway import client_socket
 from gateway.client_socket import ClientSocket, websocket_url
-from gateway.errors import CommandError, DisconnectError, UnreachableError
+from gateway.errors import CommandError, DisconnectCode, DisconnectError, UnreachableError
 from tests.protocol_server import ProtocolServer, protocol_server
 
 
@@ -110,3 +110,13 @@ async def test_aclose_ends_it() -> None:
         socket = await opened(server)
         await socket.aclose()
         assert socket.closed.result().code == 1000
+
+
+async def test_silence_right_after_the_connect_reply_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_socket, "PING_PATIENCE", 0.1)
+    async with protocol_server() as server:
+        server.ping = {"ping": 0.1, "pong": True}
+        socket = await opened(server)
+        async with asyncio.timeout(20):
+            assert (await socket.closed).code == DisconnectCode.NO_PONG
+        await socket.aclose()
