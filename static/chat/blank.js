@@ -10,11 +10,15 @@ function example(language, text) {
   return el('div', { class: 'code' }, el('div', { class: 'code-head' }, el('span', { class: 'grow' }, language), copyButton(() => text, { label: `Copy ${language}`, text: 'Copy' })), el('pre', { tabindex: 0 }, text));
 }
 
+/** What one can ask an agent that is only being tried; each shows something else. */
+const PROMPTS = ['What is 17 * 23, and how many words has this question?', 'Send a postcard to Ada: greetings from the gateway.', 'Explain at length how a reader catches up after a lost connection.'];
+
 /**
  * No event yet: one next step, with the lines that do it.
  * @param {string} topic
+ * @param {(text: string) => void} say - sends a message
  */
-export function firstRun(topic) {
+export function firstRun(topic, say) {
   const art = svg(
     'svg',
     { class: 'art', viewBox: '0 0 120 56', fill: 'none', 'aria-hidden': 'true' },
@@ -45,12 +49,19 @@ export function firstRun(topic) {
     'div',
     { class: 'empty' },
     art,
-    el('h2', {}, 'No agent has spoken here yet'),
-    el('p', {}, 'Run these lines, with the Redis URL that the gateway printed. It appears here with its first event.'),
-    example('shell', 'export GATEWAY_REDIS_URL=redis://…'),
-    example('python', python),
-    el('p', {}, 'Or write a message below for an agent that listens. One that is already written:'),
-    example('shell', 'gateway agent'),
+    el('h2', {}, 'Write a message below'),
+    el('p', {}, 'An agent that listens here answers. Or begin with one of these:'),
+    el('div', { class: 'prompts' }, ...PROMPTS.map((text) => button({ label: text, text, style: 'round', press: () => say(text) }))),
+    el(
+      'details',
+      {},
+      el('summary', {}, 'Or publish from Python'),
+      el('p', {}, 'With the Redis URL that the gateway printed, these lines appear here with their first event.'),
+      example('shell', 'export GATEWAY_REDIS_URL=redis://…'),
+      example('python', python),
+      el('p', {}, 'No agent listens yet? This one is already written:'),
+      example('shell', 'gateway agent'),
+    ),
   );
 }
 

@@ -1,14 +1,10 @@
-import { button, el, icon, setChildren, setText } from './dom.js';
-import { initials } from './entries/user.js';
+import { button, el, setChildren, setText } from './dom.js';
 import { notice } from './entries/lines.js';
-import { readContent, person } from './content.js';
 
 /** The gateway takes no longer message, in bytes of UTF-8. */
 const MAX_BYTES = 64 * 1024;
-/** Queue rows beyond this are counted, not shown. */
-const ROWS = 5;
 
-/** The box where a person writes, and the rows of what waits for the agent. */
+/** The box where a person writes, and what could not be sent. */
 export class Composer {
   /** @type {HTMLTextAreaElement} */
   #box;
@@ -16,22 +12,33 @@ export class Composer {
   #storage;
   #draftKey;
   #submit;
+  #save;
+  #last;
   #label = '';
   #sendable = false;
+  /** The waiting message that is being changed. @type {string|null} */
+  #editing = null;
+  /** What stood in the box before. */
+  #draft = '';
+  #state = { agent: /** @type {string|null} */ (null), running: false, stopping: false, connection: 'connecting', allowed: true };
 
   /**
    * @param {object} options
-   * @param {{box: HTMLTextAreaElement, send: HTMLElement, hint: HTMLElement, note: HTMLElement, queue: HTMLElement, notices: HTMLElement, frame: HTMLElement}} options.parts - of the page
+   * @param {{box: HTMLTextAreaElement, send: HTMLElement, hint: HTMLElement, note: HTMLElement, notices: HTMLElement, frame: HTMLElement}} options.parts - of the page
    * @param {string} options.topic
    * @param {Pick<Storage, 'getItem'|'setItem'|'removeItem'>} options.storage
    * @param {(text: string) => void} options.submit
+   * @param {(message: string, text: string) => void} options.save - the changed text of a waiting message
+   * @param {() => {id: string, text: string}|null} options.last - the waiting message that can be changed
    */
-  constructor({ parts, topic, storage, submit }) {
+  constructor({ parts, topic, storage, submit, save, last }) {
     this.#parts = parts;
     this.#box = parts.box;
     this.#storage = storage;
     this.#draftKey = `gateway.draft.${topic}`;
     this.#submit = submit;
+    this.#save = save;
+    this.#last = last;
     this.#restoreDraft();
     this.#box.addEventListener('keydown', (event) => this.#key(event));
     this.#box.addEventListener('input', () => this.#typed());
@@ -39,52 +46,72 @@ export class Composer {
     this.#typed();
   }
 
-  focus() {
-    this.#box.focus();
+  /**
+   * Sends a text, as if it had been typed.
+   * @param {string} text
+   */
+  say(text) {
+    this.#box.value = text;
+    this.#send();
   }
 
   /**
    * @param {object} state
    * @param {string|null} state.agent
    * @param {boolean} state.running
+   * @param {boolean} state.stopping
    * @param {string} state.connection - how the socket looks
    * @param {boolean} state.allowed - whether this reader may send
    */
-  show({ agent, running, connection, allowed }) {
-    this.#label = running ? 'Queue' : 'Send';
-    const placeholder = running ? 'Queue a message for the next step' : `Message ${agent ?? 'the agent'}`;
+  show(state) {
+    this.#state = state;
+    this.#show();
+  }
+
+  #show() {
+    const { agent, running, stopping, connection, allowed } = this.#state;
+    const editing = this.#editing !== null;
+    this.#label = editing ? 'Save' : running ? 'Queue' : 'Send';
+    const placeholder = stopping ? 'You can already write the next message' : running ? 'Queue a message for the next step' : `Message ${agent ?? 'the agent'}`;
     if (this.#box.placeholder !== placeholder) this.#box.placeholder = placeholder;
     setText(this.#parts.hint, this.#label.toLowerCase());
     this.#sendable = allowed && connection !== 'offline' && connection !== 'denied';
     if (!allowed) this.#parts.frame.setAttribute('aria-disabled', 'true');
     else this.#parts.frame.removeAttribute('aria-disabled');
-    const note = !allowed ? 'You can read this chat. Ask its owner to write.' : connection === 'offline' ? 'Offline, draft kept' : connection === 'denied' ? 'Access ended, draft kept' : '';
+    const note = editing ? 'Changing a waiting message. Esc leaves it as it was.' : !allowed ? 'You can read this chat. Ask its owner to write.' : connection === 'offline' ? 'Offline, draft kept' : connection === 'denied' ? 'Access ended, draft kept' : '';
     setText(this.#parts.note, note);
     this.#parts.note.hidden = note === '';
     this.#typed();
   }
 
   /**
-   * @param {any[]} queue - the mirror's
-   * @param {(id: string) => boolean} own
+   * Lets a waiting message be changed; the draft comes back after it.
+   * @param {string} message
+   * @param {string} text
    */
-  showQueue(queue, own) {
-    const rows = queue.slice(0, ROWS).map(({ id, content, by }) => {
-      const name = own(id) ? 'You' : (person(by) ?? 'Someone');
-      const { text, attachments } = readContent(content);
-      return el(
-        'li',
-        {},
-        icon('clock', 'i-s quiet'),
-        el('span', { class: `face ${own(id) ? 'a' : 'b'}`, 'aria-hidden': 'true' }, initials(name)),
-        el('span', { class: 'cut grow' }, el('span', { class: 'soft' }, `${name}: `), text || attachments.join(' · ')),
-        el('span', { class: 'quiet not-tiny' }, 'waiting'),
-      );
-    });
-    if (queue.length > ROWS) rows.push(el('li', {}, icon('clock', 'i-s quiet'), el('span', { class: 'quiet' }, `${queue.length - ROWS} more`)));
-    const folded = el('li', { class: 'only-tiny' }, icon('clock', 'i-s quiet'), el('span', { class: 'grow' }, `${queue.length} message${queue.length === 1 ? '' : 's'} waiting`));
-    setChildren(this.#parts.queue, queue.length === 0 ? [] : [folded, ...rows]);
-    this.#parts.queue.hidden = queue.length === 0;
+  edit(message, text) {
+    if (this.#editing === null) this.#draft = this.#box.value;
+    this.#editing = message;
+    this.#box.value = text;
+    this.#show();
+    this.#box.focus();
+  }
+
+  /** @param {(message: string) => boolean} waits - what is edited may have been taken in the meantime */
+  check(waits) {
+    if (this.#editing === null || waits(this.#editing)) return;
+    // What was typed is not lost: it can be sent as a new message.
+    this.#editing = null;
+    this.#show();
+  }
+
+  /** @returns {boolean} whether a message was being changed */
+  #leave() {
+    if (this.#editing === null) return false;
+    this.#editing = null;
+    this.#box.value = this.#draft;
+    this.#show();
+    return true;
   }
 
   /**
@@ -109,8 +136,19 @@ export class Composer {
 
   /** @param {KeyboardEvent} event */
   #key(event) {
+    const { key, isComposing } = event;
+    if (isComposing) return;
+    if (key === 'Escape' && this.#leave()) {
+      event.preventDefault();
+      event.stopPropagation();
+    }
+    const last = key === 'ArrowUp' && this.#box.value === '' && !event.shiftKey ? this.#last() : null;
+    if (last !== null) {
+      event.preventDefault();
+      this.edit(last.id, last.text);
+    }
     // 229: some browsers end a composition with an Enter that no longer says so.
-    if (event.key !== 'Enter' || event.isComposing || event.keyCode === 229) return;
+    if (key !== 'Enter' || event.keyCode === 229) return;
     if (event.shiftKey || event.altKey || matchMedia('(hover: none) and (pointer: coarse)').matches) return;
     event.preventDefault();
     this.#send();
@@ -119,9 +157,12 @@ export class Composer {
   #send() {
     const text = this.#box.value.trim();
     if (text === '' || !this.#sendable || this.#tooLong()) return;
-    this.#box.value = '';
+    const editing = this.#editing;
+    if (editing === null) this.#box.value = '';
+    else this.#leave();
     this.#typed();
-    this.#submit(text);
+    if (editing === null) this.#submit(text);
+    else this.#save(editing, text);
     this.#box.focus();
   }
 
@@ -135,6 +176,7 @@ export class Composer {
     this.#parts.send.toggleAttribute('disabled', value.trim() === '' || !this.#sendable || long);
     this.#parts.send.setAttribute('aria-label', `${this.#label || 'Send'} message`);
     this.#parts.send.title = long ? 'Longer than 64 kB' : `${this.#label || 'Send'} message`;
+    if (this.#editing !== null) return;
     try {
       if (value === '') this.#storage.removeItem(this.#draftKey);
       else this.#storage.setItem(this.#draftKey, value);

@@ -61,5 +61,6 @@ export function asText(value) {
  */
 export function person(by) {
   const fields = record(by);
-  return textOrNull(by) ?? textOrNull(fields.name) ?? textOrNull(fields.id);
+  const name = textOrNull(by) ?? textOrNull(fields.name) ?? textOrNull(fields.id);
+  return name === 'anonymous' ? null : name;
 }

@@ -1,5 +1,7 @@
 import { setChildren } from './dom.js';
-import { EndView, NoteView, StartView, SubView } from './entries/lines.js';
+import { EndView, StartView } from './entries/lines.js';
+import { NoteView } from './entries/note.js';
+import { SubView } from './entries/sub.js';
 import { TextView } from './entries/text.js';
 import { ThinkView } from './entries/think.js';
 import { ToolView } from './entries/tool.js';
@@ -24,6 +26,8 @@ const VIEWS = new Map([
 export class Conversation {
   /** Messages and calls that came while the reader was elsewhere. */
   unseen = 0;
+  /** Earlier entries that are left out. */
+  hidden = 0;
   #lane;
   #thread;
   #mirror;
@@ -31,6 +35,7 @@ export class Conversation {
   #following;
   /** Own messages on their way, as entries. @type {() => any[]} */
   #pending;
+  #most;
   /** @type {Map<string, EntryView>} */
   #views = new Map();
   /** In order. @type {EntryView[]} */
@@ -46,14 +51,16 @@ export class Conversation {
    * @param {import('./entries/entry.js').Page} options.page
    * @param {() => boolean} options.following - whether the reader is at the bottom
    * @param {() => any[]} options.pending - own messages on their way, as entries
+   * @param {() => number} [options.most] - so many entries are shown, the last ones; all by default
    */
-  constructor({ lane, thread, mirror, page, following, pending }) {
+  constructor({ lane, thread, mirror, page, following, pending, most = () => Number.POSITIVE_INFINITY }) {
     this.#lane = lane;
     this.#thread = thread;
     this.#mirror = mirror;
     this.#page = page;
     this.#following = following;
     this.#pending = pending;
+    this.#most = most;
   }
 
   get empty() {
@@ -116,9 +123,18 @@ export class Conversation {
     return view === undefined ? null : (view.entry.open?.text ?? view.entry.text);
   }
 
-  /** The first question that waits, or null. @returns {Element|null} */
-  get question() {
-    return this.#order.find(({ entry }) => entry.kind === 'tool' && entry.phase === 'waiting')?.element ?? null;
+  /** The questions that wait, those of sub-agents in view included, in order. */
+  get questions() {
+    return this.#order.flatMap(({ questions }) => questions);
+  }
+
+  /**
+   * What an entry shows beside the topic has changed.
+   * @param {string} key
+   */
+  redraw(key) {
+    const view = this.#views.get(key);
+    if (view !== undefined) view.dirty = true;
   }
 
   /**
@@ -131,7 +147,9 @@ export class Conversation {
 
   #reconcile() {
     this.#outgoing = false;
-    const entries = [...this.#thread.entries(this.#mirror()), ...this.#pending()];
+    const all = [...this.#thread.entries(this.#mirror()), ...this.#pending()];
+    this.hidden = Math.max(0, all.length - this.#most());
+    const entries = all.slice(this.hidden);
     const left = new Map(this.#views);
     const order = [];
     let fresh = 0;

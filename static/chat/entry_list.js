@@ -12,13 +12,15 @@ import { isLive } from './run_state.js';
  * @property {number|null} at - Unix time in ms
  *
  * Further fields by kind:
- * user: message, name, text, attachments · note: title, text ·
+ * user: message, name, text, attachments · note: title, text, seq; what it stands for: from, to ·
  * think and text: message, open (the mirror's open message, or null), text (once written), interrupted, live; think: ms, since ·
  * tool: name, id, phase, args, open, result, failed, ms, started, server, progress, approval, runEnded ·
  * sub, start, end: status and facts of the run
  * @property {any} [open]
  * @property {any} [text]
  */
+
+const SUMMARY = 'earlier messages, summarised';
 
 /** Phases of a call that show that the run is at work. */
 const UNDER_WAY = new Set(['arriving', 'ready', 'waiting', 'running']);
@@ -57,6 +59,8 @@ export class EntryList {
   #executing = new Map();
   /** @type {Map<string, any>} */
   #approvals = new Map();
+  /** The oldest question that waits. @type {any} */
+  #foremost;
   /** @type {Set<string>} */
   #keys = new Set();
   /** What there is of each run. @type {Map<string|null, {tools: number, busy: boolean, begun: boolean}>} */
@@ -75,6 +79,7 @@ export class EntryList {
     const { context, open, runs, approvals } = this.#mirror;
     for (const run of runs) this.#runs.set(run.run, run);
     for (const approval of approvals) this.#approvals.set(`${approval.run} ${approval.tool_call_id}`, approval);
+    this.#foremost = approvals.find((/** @type {any} */ { decision }) => decision === null);
     this.#index(context.events, open);
     for (const event of context.events) this.#event(event);
     for (const message of open) this.#open(message);
@@ -122,13 +127,13 @@ export class EntryList {
         break;
       }
       case 'system_message':
-        this.#note(event, Array.isArray(data.surface_op) ? 'Earlier messages, summarised' : 'Instructions');
+        this.#note(event, Array.isArray(data.surface_op) ? SUMMARY : 'Instructions');
         break;
       case 'custom_message':
-        this.#note(event, Array.isArray(data.surface_op) ? 'Earlier messages, summarised' : (textOrNull(data.role) ?? 'Note'));
+        this.#note(event, Array.isArray(data.surface_op) ? SUMMARY : (textOrNull(data.role) ?? 'Note'));
         break;
       case 'cleared':
-        this.#add({ key: `n:${seq}`, kind: 'note', run, at, title: 'Earlier messages, cleared', text: '' });
+        this.#add({ key: `n:${seq}`, kind: 'note', run, at, title: 'earlier messages, cleared', text: '', seq, from: 0, to: seq });
         break;
       case 'assistant_message':
         this.#written(event, at);
@@ -153,7 +158,8 @@ export class EntryList {
    * @param {string} title
    */
   #note(event, title) {
-    this.#add({ key: `n:${event.seq}`, kind: 'note', run: event.run, at: moment(event.time), title, text: readContent(event.data.content).text });
+    const [, from, to] = title === SUMMARY ? event.data.surface_op : [];
+    this.#add({ key: `n:${event.seq}`, kind: 'note', run: event.run, at: moment(event.time), title, text: readContent(event.data.content).text, seq: event.seq, from, to });
   }
 
   /**
@@ -264,11 +270,13 @@ export class EntryList {
       progressText: phase === 'running' ? (progress?.text ?? null) : null,
       fraction: phase === 'running' ? (progress?.fraction ?? null) : null,
       decision,
-      by: approval === undefined ? null : person(approval.by),
+      by: approval?.by ?? null,
       reason: approval?.reason ?? null,
       edited: approval?.edited ?? null,
       asked: approval?.arguments ?? null,
+      requested: approval?.requested_at ?? null,
       expires: approval?.expires_at ?? null,
+      foremost: waiting && approval === this.#foremost,
       agent: entry?.agent ?? null,
       step: entry?.iteration ?? 0,
     });

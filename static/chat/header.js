@@ -11,6 +11,7 @@ export class Header {
   #clock;
   #facts;
   #title;
+  #may;
   #name = '';
 
   /**
@@ -21,14 +22,16 @@ export class Header {
    * @param {import('./time.js').ServerClock} options.clock
    * @param {() => {status: import('./status.js').Shown, stale: boolean, current: number|null}} options.facts
    * @param {() => string} options.title
+   * @param {(verb: string) => boolean} options.may
    */
-  constructor({ parts, mirror, thread, clock, facts, title }) {
+  constructor({ parts, mirror, thread, clock, facts, title, may }) {
     this.#parts = parts;
     this.#mirror = mirror;
     this.#thread = thread;
     this.#clock = clock;
     this.#facts = facts;
     this.#title = title;
+    this.#may = may;
   }
 
   paint() {
@@ -44,9 +47,9 @@ export class Header {
     note.hidden = run === null;
     if (run === null) return true;
     const state = stateOf(mirror, run, this.#thread.kinds);
-    const { word, tone } = wordFor(state);
-    if (this.#name !== state) {
-      this.#name = state;
+    const { word, tone } = wordFor(state, { decides: this.#may('decide') });
+    if (this.#name !== word) {
+      this.#name = word;
       chip.className = `chip ${tone}`;
       setChildren(chip, [glyph(state), Object.assign(document.createElement('span'), { textContent: word })]);
       chip.title = word;

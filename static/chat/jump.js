@@ -7,6 +7,7 @@ export class Jump {
   #button;
   #scroller;
   #conversation;
+  #may;
   #shown = '';
 
   /**
@@ -16,13 +17,15 @@ export class Jump {
    * @param {HTMLElement} options.button
    * @param {import('./scroll.js').Scroller} options.scroller
    * @param {import('./conversation.js').Conversation} options.conversation
+   * @param {(verb: string) => boolean} options.may
    */
-  constructor({ box, root, button, scroller, conversation }) {
+  constructor({ box, root, button, scroller, conversation, may }) {
     this.#box = box;
     this.#root = root;
     this.#button = button;
     this.#scroller = scroller;
     this.#conversation = conversation;
+    this.#may = may;
     button.addEventListener('click', () => this.#go());
   }
 
@@ -32,7 +35,7 @@ export class Jump {
     const question = this.#questionBelow();
     const { unseen } = this.#conversation;
     let form = '';
-    if (!this.#scroller.following && this.#scroller.below) form = question !== null ? 'A question waits' : unseen > 0 ? `${unseen} new` : 'Latest';
+    if (!this.#scroller.following && this.#scroller.below) form = question !== null ? (this.#may('decide') ? 'Needs you' : 'A question waits') : unseen > 0 ? `${unseen} new` : 'Latest';
     if (form === this.#shown) return;
     this.#shown = form;
     this.#root.hidden = form === '';
@@ -61,10 +64,27 @@ export class Jump {
     if (text !== null) await navigator.clipboard.writeText(text).catch(() => {});
   }
 
+  /**
+   * What A, E and R do: for the question that has the focus, or the only one where nothing has it.
+   * @param {string} letter
+   */
+  decide(letter) {
+    const { questions } = this.#conversation;
+    const at = document.activeElement;
+    const free = at === document.body || at === this.#box;
+    const found = questions.find(({ element }) => element.contains(at)) ?? (free && questions.length === 1 ? questions[0] : undefined);
+    if (found === undefined) return;
+    // What is not seen is not decided: the first press shows it.
+    const [seen, { top, bottom }] = [this.#box.getBoundingClientRect(), found.element.getBoundingClientRect()];
+    if (bottom > seen.bottom + 1 || bottom < seen.top || (top < seen.top && bottom - top < seen.height)) this.#scroller.toElement(found.element);
+    else found.question.press(letter);
+  }
+
   #questionBelow() {
-    const { question } = this.#conversation;
-    if (question === null || this.#scroller.following) return null;
-    return question.getBoundingClientRect().top > this.#box.getBoundingClientRect().bottom ? question : null;
+    const [question] = this.#scroller.following ? [] : this.#conversation.questions;
+    if (question === undefined) return null;
+    const { element } = question;
+    return element.getBoundingClientRect().top > this.#box.getBoundingClientRect().bottom ? element : null;
   }
 
   #go() {

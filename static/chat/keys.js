@@ -5,7 +5,7 @@ const STORED = 'gateway.letter-keys';
 /**
  * @param {object} options
  * @param {Map<string, () => void>} options.letters - by the key that does it
- * @param {() => boolean} options.escape - closes what is open; false where nothing was
+ * @param {(shift: boolean) => boolean} options.escape - closes what is open, else asks to stop; false where nothing was
  * @param {() => void} options.end
  * @param {HTMLDialogElement} options.dialog - that explains them
  * @param {HTMLInputElement} options.toggle - whether single letters are on
@@ -29,7 +29,7 @@ export function listenToKeys({ letters, escape, end, dialog, toggle, storage }) 
     const at = /** @type {HTMLElement} */ (event.target);
     const typing = at.matches('input, textarea, select, [contenteditable]');
     if (event.key === 'Escape') {
-      if (escape()) event.preventDefault();
+      if (!event.isComposing && escape(event.shiftKey)) event.preventDefault();
     } else if (event.key === 'End' && !typing) {
       end();
     } else if (!typing && toggle.checked) {

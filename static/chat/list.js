@@ -23,6 +23,7 @@ export class List {
   #loaded = false;
   /** State of the topic on the page; only of this one it is known. @type {string|null} */
   #state = null;
+  #facts = { decides: false, left: '' };
   #shown = '';
 
   /**
@@ -60,21 +61,25 @@ export class List {
     }
   }
 
-  /** @param {string|null} state */
-  showState(state) {
+  /**
+   * @param {string|null} state
+   * @param {{decides: boolean, left: string}} facts - whether this reader may decide; how long there is for that
+   */
+  showState(state, facts) {
     this.#state = state;
+    this.#facts = facts;
   }
 
   paint() {
     const now = Date.now();
     const filter = this.#search.value;
     const all = this.#topics.some(({ topic }) => topic === this.#current) || this.#state === null ? this.#topics : [{ topic: this.#current, at: now }, ...this.#topics];
-    const found = groups(all.slice(0, ROWS), { current: this.#current, title: this.#title(), memory: this.#memory, filter, now });
-    const name = JSON.stringify([found, this.#state, this.#loaded, filter === '']);
+    const found = groups(all.slice(0, ROWS), { current: this.#current, title: this.#title(), state: this.#state, memory: this.#memory, filter, now });
+    const name = JSON.stringify([found, this.#state, this.#facts, this.#loaded, filter === '']);
     if (name === this.#shown) return true;
     this.#shown = name;
     const focused = document.activeElement instanceof HTMLElement && this.#root.contains(document.activeElement) ? document.activeElement.dataset.topic : undefined;
-    const nodes = found.flatMap(({ title, rows }) => [el('h2', {}, el('span', {}, title)), el('ul', {}, ...rows.map((row) => this.#row(row, now)))]);
+    const nodes = found.flatMap(({ title, rows }) => [el('h2', {}, el('span', {}, title === 'Needs you' && !this.#facts.decides ? 'Waiting' : title)), el('ul', {}, ...rows.map((row) => this.#row(row, now)))]);
     if (nodes.length === 0 && this.#loaded) nodes.push(el('p', { class: 'list-none quiet' }, filter === '' ? 'No conversations yet.' : 'No conversation matches.'));
     setChildren(this.#root, nodes);
     if (focused !== undefined) /** @type {HTMLElement|null} */ (this.#root.querySelector(`[data-topic="${CSS.escape(focused)}"]`))?.focus();
@@ -91,9 +96,9 @@ export class List {
     const link = el(
       'a',
       { class: 'conv', href: addressOf(topic), 'data-topic': topic, 'data-unread': unread, ...(current && { 'aria-current': 'page' }) },
-      state === null ? el('span') : glyph(state, { label: wordFor(/** @type {any} */ (state)).word }),
+      state === null ? el('span') : glyph(state, { label: wordFor(/** @type {any} */ (state), this.#facts).word }),
       el('span', { class: 'title cut' }, title),
-      el('time', { class: 'when' }, listTime(at, now)),
+      el('time', { class: state === 'waiting' ? 'when t-wait' : 'when' }, (state === 'waiting' && this.#facts.left) || listTime(at, now)),
       el('span', { class: 'sub cut' }, title === topic ? '' : topic),
     );
     if (unread) link.append(el('span', { class: 'sr' }, 'New since you looked'));

@@ -6,43 +6,35 @@ import { Announcer } from './announcer.js';
 import { denied, firstRun, loading } from './blank.js';
 import { Composer } from './composer.js';
 import { Conversation } from './conversation.js';
+import { Decisions } from './decisions.js';
 import { setChildren, setText } from './dom.js';
 import { Drawers } from './drawers.js';
 import { Header } from './header.js';
+import { Inset } from './inset.js';
 import { Jump } from './jump.js';
 import { listenToKeys } from './keys.js';
 import { List } from './list.js';
 import { Narrator } from './narrator.js';
 import { Notices } from './notices.js';
 import { Outbox } from './outbox.js';
-import { OwnMessages } from './own.js';
+import { Own } from './own.js';
 import { Painter } from './painter.js';
 import { Panel } from './panel.js';
+import { Queue } from './queue.js';
 import { headRun, isLive, stateOf } from './run_state.js';
 import { Scroller } from './scroll.js';
 import { connectionNotice, isStale, socketStatus, topicStatus } from './status.js';
+import { StopButton } from './stop_button.js';
+import { Stops } from './stops.js';
+import { storage } from './storage.js';
 import { Thread } from './thread.js';
 import { Ticker } from './ticker.js';
-import { ServerClock, number } from './time.js';
+import { ServerClock, elapsed, number } from './time.js';
 import { TopicMemory, titleOf } from './topics.js';
+import { Watchers } from './watchers.js';
 
 /** An element that the page has. @param {string} id @returns {any} */
 const $ = (id) => document.getElementById(id);
-
-/** Storage that forgets, for browsers that forbid it. */
-const storage = (() => {
-  try {
-    localStorage.getItem('');
-    return localStorage;
-  } catch {
-    const kept = new Map();
-    return {
-      getItem: (/** @type {string} */ key) => kept.get(key) ?? null,
-      setItem: (/** @type {string} */ key, /** @type {string} */ value) => void kept.set(key, value),
-      removeItem: (/** @type {string} */ key) => void kept.delete(key),
-    };
-  }
-})();
 
 /** So many events at once after a gap are worth a word. */
 const MANY = 50;
@@ -53,17 +45,19 @@ const topic = topicOf(location.search) ?? freshTopic(crypto.getRandomValues(new 
 if (topicOf(location.search) !== topic) history.replaceState(null, '', addressOf(topic) + location.hash);
 
 const gateway = new Gateway({ url: new URL('connection/websocket', document.baseURI).href });
-const subscription = gateway.subscribe(topic, { mirror: true });
+const subscription = gateway.subscribe(topic, { joins: true });
 const { mirror } = subscription;
 
 const clock = new ServerClock(() => Date.now());
 const ticker = new Ticker();
 const painter = new Painter();
 const thread = new Thread(clock);
-const own = new OwnMessages(storage);
+const own = new Own(storage);
 const memory = new TopicMemory(storage);
 const notices = new Notices($('notices'));
-const narrator = new Narrator(new Announcer({ status: $('say-status'), message: $('say-message'), alert: $('say-alert') }));
+const announcer = new Announcer({ status: $('say-status'), message: $('say-message'), alert: $('say-alert') });
+const narrator = new Narrator(announcer);
+const decisions = new Decisions((name, what) => gateway.decide(name, what), own);
 
 /** When the gateway's state began, and when what is shown was last current. */
 let since = Date.now();
@@ -82,7 +76,18 @@ function facts() {
 }
 
 const title = () => titleOf(mirror) ?? memory.title(topic) ?? topic;
-const mayWrite = () => (subscription.grants ?? gateway.grants)?.includes('send') ?? true;
+const may = (/** @type {string} */ verb) => (subscription.grants ?? gateway.grants)?.includes(verb) ?? true;
+
+const stops = new Stops({
+  own,
+  cancel: (name, what) => gateway.cancel(name, what),
+  tell: (heading, text, bad) => notices.show('stop', { tone: bad ? 'bad' : '', symbol: bad ? 'alert' : 'stop', title: heading, text, short: true }),
+  changed: () => {
+    thread.changed = true;
+    painter.mark(conversation);
+    painter.mark(dock);
+  },
+});
 
 const scroller = new Scroller($('thread'), $('lane'), () => jump.show());
 
@@ -113,7 +118,22 @@ const conversation = new Conversation({
     clock,
     ticker,
     hold: (element) => scroller.hold(element),
-    own: (id) => own.has(id),
+    pin: (element) => scroller.pin(element),
+    own,
+    decisions,
+    gateway,
+    topic,
+    depth: 0,
+    may,
+    alert: (words) => announcer.alert(words),
+    mark: (part) => painter.mark(part),
+    redraw: (key) => {
+      conversation.redraw(key);
+      painter.mark(conversation);
+    },
+    inset: (page, options) => new Inset(page, options),
+    stop: (name, run) => void stops.ask(name, { run }, 'now'),
+    stopping: (run) => stops.asked(run),
     linkTo: (message) => new URL(addressOf(topic) + fragmentOf(message), document.baseURI).href,
     topicLink: addressOf,
   },
@@ -125,16 +145,60 @@ const jump = new Jump({
   button: $('jump-button'),
   scroller,
   conversation,
+  may,
 });
 
 const composer = new Composer({
-  parts: { box: $('box'), send: $('send'), hint: $('send-hint'), note: $('composer-note'), queue: $('queue'), notices: $('unsent'), frame: $('composer') },
+  parts: { box: $('box'), send: $('send'), hint: $('send-hint'), note: $('composer-note'), notices: $('unsent'), frame: $('composer') },
   topic,
   storage,
   submit: (text) => {
     outbox.add(text, crypto.randomUUID(), Date.now());
     scroller.toBottom();
   },
+  save: (message, text) => queue.change(message, text),
+  last: () => queue.last,
+});
+
+const queue = new Queue({
+  root: $('queue'),
+  own,
+  acts: { edit: (message, content) => gateway.edit(topic, { message, content }), withdraw: (message) => gateway.withdraw(topic, { message }) },
+  tell: (heading, text) => notices.show('queue', { tone: 'bad', symbol: 'alert', title: heading, text, short: true }),
+  changed: () => painter.mark(dock),
+  edit: (message, text) => composer.edit(message, text),
+});
+
+/** What Esc would stop: the run on top, or the own message that waits for one. @returns {import('./stops.js').Target|null} */
+function stoppable() {
+  const run = headRun(mirror);
+  if (run !== null && isLive(run)) return { run: run.run };
+  const last = mirror.queue.findLast(({ id }) => own.has(id));
+  return last === undefined ? null : { message: last.id };
+}
+
+/** @param {'now'|'after_step'} mode */
+function stop(mode) {
+  const target = may('cancel') ? stoppable() : null;
+  const run = headRun(mirror);
+  // What is being stopped is not asked twice, unless it is to be sooner.
+  if (target === null || ('run' in target && run.status === 'cancelling' && (run.cancel?.mode !== 'after_step' || mode !== 'now'))) return false;
+  void stops.ask(topic, target, mode);
+  return true;
+}
+
+const stopButton = new StopButton({
+  parts: { root: $('stop'), stop: $('stop-now'), more: $('stop-more'), menu: $('stop-menu'), note: $('stop-note'), hints: $('hints'), hint: $('stop-hint') },
+  ask: stop,
+  clock,
+});
+
+const watchers = new Watchers({
+  parts: { faces: $('faces'), section: $('watching-section'), count: $('watching'), names: $('watchers') },
+  topic: subscription,
+  client: () => gateway.client,
+  own,
+  mark: () => painter.mark(watchers),
 });
 
 const header = new Header({
@@ -143,6 +207,7 @@ const header = new Header({
   thread,
   clock,
   title,
+  may,
   facts: () => ({ status: topicStatus(facts()), stale: isStale(facts()), current }),
 });
 
@@ -169,8 +234,14 @@ const dock = {
   paint() {
     const run = headRun(mirror);
     const socket = socketStatus(facts());
-    composer.show({ agent: run?.agent ?? null, running: run !== null && isLive(run), connection: socket.state, allowed: mayWrite() });
-    composer.showQueue(mirror.queue, (id) => own.has(id));
+    const running = run !== null && isLive(run);
+    const stopping = running && run.cancel !== null ? { by: own.who(run.run, run.cancel.by), mode: run.cancel.mode, step: run.iteration } : null;
+    const [act = null] = may('cancel') ? Object.values(stoppable() ?? {}) : [];
+    if (run !== null && run.status !== 'running') stops.settle(run.run);
+    composer.show({ agent: run?.agent ?? null, running, stopping: stopping !== null, connection: socket.state, allowed: may('send') });
+    stopButton.show({ act, asked: act !== null && stops.asked(act), stopping });
+    queue.show(mirror, may);
+    composer.check((message) => queue.has(message));
     composer.showUnsent(
       outbox.messages.filter(({ state }) => state === 'failed'),
       { again: (id) => outbox.again(id), discard: (id) => outbox.discard(id) },
@@ -181,7 +252,9 @@ const dock = {
     setText(foot, socket.text);
     $('main').toggleAttribute('data-stale', isStale(facts()));
     document.title = `${title()} · Gateway`;
-    list.showState(run === null ? null : stateOf(mirror, run, thread.kinds));
+    const question = mirror.approvals.find(({ decision }) => decision === null);
+    const left = typeof question?.expires_at === 'number' ? elapsed(question.expires_at - clock.now() + 999) : '';
+    list.showState(run === null ? null : stateOf(mirror, run, thread.kinds), { decides: may('decide'), left });
     painter.mark(list);
     drawBlank();
     return true;
@@ -199,7 +272,7 @@ function drawBlank() {
   else if (nothing && (blank === 'first' || blank === 'loading')) name = blank;
   if (name === blank) return;
   blank = name;
-  const made = { denied: () => denied(topic, subscription.error), first: () => firstRun(topic), loading }[name];
+  const made = { denied: () => denied(topic, subscription.error), first: () => firstRun(topic, (text) => composer.say(text)), loading }[name];
   setChildren($('blank'), made === undefined ? [] : [made()]);
 }
 
@@ -268,6 +341,7 @@ function changed({ events, reset }) {
   outbox.settle(mirror);
   painter.mark(conversation);
   if (thread.changed || events.some(({ data }) => data?.type === 'usage')) around();
+  narrator.asks(mirror);
   if (!reset) narrator.heard(events, { mirror, following: scroller.following, state: () => stateOfHead() });
   if (!hashDone && (reset || mirror.offset > 0)) {
     hashDone = true;
@@ -337,8 +411,11 @@ listenToKeys({
   toggle: $('letter-keys'),
   storage,
   end: () => scroller.toBottom(),
-  escape: () => drawers.close(),
+  escape: (shift) => stopButton.close() || drawers.close() || stop(shift ? 'after_step' : 'now'),
   letters: new Map([
+    ['a', () => jump.decide('a')],
+    ['e', () => jump.decide('e')],
+    ['r', () => jump.decide('r')],
     ['?', () => $('keys').showModal()],
     [
       '/',

@@ -1,4 +1,5 @@
 import { readContent, record } from './content.js';
+import { remember } from './remember.js';
 import { spoken } from './time.js';
 
 const DOING = new Map([
@@ -13,6 +14,8 @@ const DOING = new Map([
 export class Narrator {
   #announcer;
   #ended = false;
+  /** Questions that were announced. @type {Map<string, boolean>} */
+  #asked = new Map();
 
   /** @param {import('./announcer.js').Announcer} announcer */
   constructor(announcer) {
@@ -34,9 +37,6 @@ export class Narrator {
           if (following && text !== '') this.#announcer.message(text);
           break;
         }
-        case 'approval_required':
-          this.#announcer.alert(`${name} asks: run ${event.name}?`);
-          break;
         case 'agent_error':
           this.#announcer.alert(`${name} failed: ${event.error ?? 'without a reason'}`);
           break;
@@ -51,6 +51,20 @@ export class Narrator {
     else if (head.state === 'done' && run.started_at !== null && run.ended_at !== null) this.#announcer.status(`Done in ${spoken(run.ended_at - run.started_at)}`);
     else if (head.state === 'stopped') this.#announcer.status('Stopped');
     else if (head.state === 'lost') this.#announcer.status('Lost: its process went silent');
+  }
+
+  /**
+   * Announces the questions that wait, each once.
+   * @param {any} mirror
+   */
+  asks({ approvals, runs }) {
+    for (const approval of approvals) {
+      const act = `${approval.run} ${approval.tool_call_id}`;
+      if (approval.decision !== null || this.#asked.has(act)) continue;
+      remember(this.#asked, act, true);
+      const run = runs.find((/** @type {any} */ { run: id }) => id === approval.run);
+      this.#announcer.alert(`${run?.agent ?? 'The agent'} asks: run ${approval.name}?`);
+    }
   }
 
   accessEnded() {

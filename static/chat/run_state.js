@@ -29,8 +29,10 @@ const WORDS = new Map([
 /**
  * The word for a state and the class of its colour.
  * @param {State} state
+ * @param {{decides?: boolean}} [reader] - who may decide is needed, others wait
  */
-export function wordFor(state) {
+export function wordFor(state, { decides = false } = {}) {
+  if (state === 'waiting' && decides) return { word: 'Needs you', tone: 'wait' };
   return WORDS.get(state) ?? { word: state, tone: '' };
 }
 

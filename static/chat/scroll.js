@@ -15,6 +15,8 @@ export class Scroller {
   #changed;
   /** @type {{element: Element, top: number}|null} */
   #anchor = null;
+  /** What a pointer is over stays where it is, also while following. @type {{element: Element, top: number}|null} */
+  #pinned = null;
   #last = 0;
 
   /**
@@ -62,6 +64,15 @@ export class Scroller {
     this.#anchor = { element, top: this.#topOf(element) };
   }
 
+  /**
+   * This element keeps its place until another, or none, is named; then following goes on.
+   * @param {Element|null} element
+   */
+  pin(element) {
+    this.#pinned = element === null ? null : { element, top: this.#topOf(element) };
+    if (element === null) this.#correct();
+  }
+
   /** Whether there is something below what is in view. */
   get below() {
     return this.#box.scrollHeight - this.#box.scrollTop - this.#box.clientHeight > BOTTOM;
@@ -87,6 +98,7 @@ export class Scroller {
     const own = scrollTop === this.#last;
     this.#last = scrollTop;
     if (own) return;
+    this.#pinned = null;
     if (!this.below) {
       if (!up || this.following) this.#follow(true);
     } else if (up || !this.following) {
@@ -116,11 +128,12 @@ export class Scroller {
   }
 
   #correct() {
-    if (this.following) {
-      this.#box.scrollTop = this.#box.scrollHeight;
-    } else if (this.#anchor !== null && this.#anchor.element.isConnected) {
-      const moved = this.#topOf(this.#anchor.element) - this.#anchor.top;
+    const still = this.#pinned ?? (this.following ? null : this.#anchor);
+    if (still !== null && still.element.isConnected) {
+      const moved = this.#topOf(still.element) - still.top;
       if (Math.abs(moved) >= 1) this.#box.scrollTop += moved;
+    } else if (this.following) {
+      this.#box.scrollTop = this.#box.scrollHeight;
     } else {
       this.#remember();
     }

@@ -12,6 +12,7 @@ import { daysAgo } from './time.js';
  * @typedef {{title: string, rows: Row[]}} Group
  */
 
+const ENDED = new Set(['done', 'failed', 'stopped', 'lost']);
 /** What is remembered of topics is bounded: so many. */
 const REMEMBERED = 500;
 
@@ -72,11 +73,12 @@ export class TopicMemory {
  * @param {string} options.current - the topic on the page
  * @param {string} options.title - of that topic
  * @param {TopicMemory} options.memory
+ * @param {string|null} options.state - of that topic, where it runs or waits
  * @param {string} options.filter - words that a row must hold, in its title or topic
  * @param {number} options.now
  * @returns {Group[]}
  */
-export function groups(topics, { current, title: currentTitle, memory, filter, now }) {
+export function groups(topics, { current, title: currentTitle, state, memory, filter, now }) {
   const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
   /** @type {Map<string, Row[]>} */
   const found = new Map();
@@ -85,14 +87,15 @@ export function groups(topics, { current, title: currentTitle, memory, filter, n
     const text = `${title} ${topic}`.toLowerCase();
     if (!words.every((word) => text.includes(word))) continue;
     const days = daysAgo(at, now);
-    const group = days <= 0 ? 'Today' : days === 1 ? 'Yesterday' : 'Earlier';
+    const busy = topic !== current || state === null || ENDED.has(state) ? null : state === 'waiting' ? 'Needs you' : 'Running';
+    const group = busy ?? (days <= 0 ? 'Today' : days === 1 ? 'Yesterday' : 'Earlier');
     const seen = memory.seen(topic);
     const row = { topic, at, title, unread: topic !== current && seen > 0 && at > seen };
     const rows = found.get(group);
     if (rows === undefined) found.set(group, [row]);
     else rows.push(row);
   }
-  return ['Today', 'Yesterday', 'Earlier'].flatMap((title) => (found.has(title) ? [{ title, rows: found.get(title) ?? [] }] : []));
+  return ['Needs you', 'Running', 'Today', 'Yesterday', 'Earlier'].flatMap((title) => (found.has(title) ? [{ title, rows: found.get(title) ?? [] }] : []));
 }
 
 /**

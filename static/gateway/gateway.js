@@ -227,7 +227,8 @@ export class Gateway {
       { channel: topic, since, limit, reverse },
       { repeatable: true },
     );
-    return { ...reply, publications: (list(reply.publications) ?? []).map(readPublication) };
+    const publications = (list(reply.publications) ?? []).map(readPublication);
+    return { publications, epoch: reply.epoch, offset: reply.offset };
   }
 
   /** @returns {Promise<{ topic: string, at: number }[]>} newest first */

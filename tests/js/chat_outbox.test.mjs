@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { ANSWER_MS, Outbox } from '../../static/chat/outbox.js';
-import { OwnMessages } from '../../static/chat/own.js';
+import { Own } from '../../static/chat/own.js';
 
 function setup(stored = new Map()) {
   const calls = [];
@@ -114,10 +114,10 @@ test('storage that is full loses nothing while the page lives', () => {
 
 test('own messages are known after a reload', () => {
   const page = setup();
-  const own = new OwnMessages(page.storage);
+  const own = new Own(page.storage);
   own.add('m1');
   for (let index = 0; index < 400; index += 1) own.add(`x${index}`);
-  const again = new OwnMessages(page.storage);
+  const again = new Own(page.storage);
   assert.equal(again.has('x399'), true);
   assert.equal(again.has('m1'), false, 'bounded');
   assert.equal(again.has(null), false);

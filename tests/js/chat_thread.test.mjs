@@ -152,7 +152,7 @@ test('a question waits, and is settled by its decision', () => {
   assert.equal(stateOf(page.mirror, headRun(page.mirror), page.thread.kinds), 'waiting');
   page.feed({ type: 'approval_decided', run: 'r', at: AT, tool_call_id: 'c', decision: 'reject', by: { name: 'Lea' }, reason: 'no' });
   assert.equal(page.outline(), 'tool:rejected start:between');
-  assert.deepEqual([page.entries[0].by, page.entries[0].reason], ['Lea', 'no']);
+  assert.deepEqual([page.entries[0].by, page.entries[0].reason], [{ name: 'Lea' }, 'no']);
 });
 
 test('a question about a call that no message tells of is shown', () => {
@@ -213,7 +213,16 @@ test('what was cleared or summarised is a note', () => {
   page.feed(page.logged('user_message', { message: 'u', content: 'old' }), page.logged('cleared', {}));
   assert.equal(page.outline(), 'note start:starting');
   page.feed(page.logged('custom_message', { role: 'summary', content: 'short', surface_op: ['replace', 0, 1] }));
-  assert.equal(page.entries[0].title, 'Earlier messages, summarised');
+  const { title, seq, from, to } = page.entries[0];
+  assert.deepEqual({ title, seq, from, to }, { title: 'earlier messages, summarised', seq: 2, from: 0, to: 1 });
+});
+
+test('of several questions the oldest is the foremost', () => {
+  const ask = (id) => ({ type: 'approval_required', run: 'r', at: AT, tool_call_id: id, name: 'pay', arguments: '{}' });
+  const page = new Page().feed(start(), ask('a'), ask('b'));
+  assert.deepEqual(page.entries.map(({ foremost }) => foremost), [true, false]);
+  page.feed({ type: 'approval_decided', run: 'r', at: AT, tool_call_id: 'a', decision: 'approve', by: 'Jon' });
+  assert.deepEqual(page.entries.filter(({ phase }) => phase === 'waiting').map(({ foremost }) => foremost), [true]);
 });
 
 test('content in parts is read as text', () => {

@@ -163,7 +163,7 @@ test('topics: groups by day, titles and unread where they are known', () => {
     { topic: 'c', at: now - 86_400_000 },
     { topic: 'd', at: now - 9 * 86_400_000 },
   ];
-  const all = groups(topics, { current: 'a', title: 'Alpha', memory, filter: '', now });
+  const all = groups(topics, { current: 'a', title: 'Alpha', state: 'done', memory, filter: '', now });
   assert.deepEqual(all.map(({ title, rows }) => [title, rows.map((row) => row.title)]), [
     ['Today', ['Alpha', 'Beta']],
     ['Yesterday', ['c']],
@@ -171,7 +171,11 @@ test('topics: groups by day, titles and unread where they are known', () => {
   ]);
   assert.deepEqual(all[0].rows.map(({ unread }) => unread), [false, true]);
   assert.equal(all[1].rows[0].unread, false, 'what was never looked at is not called new');
-  assert.deepEqual(groups(topics, { current: 'a', title: 'Alpha', memory, filter: 'BET', now }).flatMap(({ rows }) => rows.map(({ topic }) => topic)), ['b']);
+  for (const [state, group] of [['waiting', 'Needs you'], ['thinking', 'Running'], ['failed', 'Today'], [null, 'Today']]) {
+    const [{ title, rows }] = groups(topics, { current: 'a', title: 'Alpha', state, memory, filter: '', now });
+    assert.deepEqual([title, rows[0].topic], [group, 'a']);
+  }
+  assert.deepEqual(groups(topics, { current: 'a', title: 'Alpha', state: 'done', memory, filter: 'BET', now }).flatMap(({ rows }) => rows.map(({ topic }) => topic)), ['b']);
 });
 
 test('topics: memory survives a reload, is bounded, and survives what it cannot read', () => {

@@ -14,7 +14,7 @@ const COLOURED = 50_000;
  * @param {import('../json_text.js').Token} token
  * @returns {Node}
  */
-function drawn({ kind, text }) {
+export function drawn({ kind, text }) {
   const colour = COLOURS.get(kind);
   return colour === undefined ? document.createTextNode(text) : el('span', { class: colour }, text);
 }

@@ -1,40 +1,9 @@
 import { el, glyph, icon, setChildren, setText } from '../dom.js';
-import { isLive, wordFor } from '../run_state.js';
-import { clockTime, duration, elapsed, number, shortNumber } from '../time.js';
+import { clockTime, duration, number, shortNumber } from '../time.js';
 import { EntryView } from './entry.js';
 
-/** Instructions, summaries and notes: one line that opens. */
-export class NoteView extends EntryView {
-  #title = el('span', { class: 'cut' });
-  #text = el('div', { class: 'thinking whole' });
-  #line = el('button', { type: 'button', class: 'line', 'aria-expanded': 'false', click: () => this.#toggle() }, icon('right', 'i-s chev'), this.#title);
-
-  /** @param {import('./entry.js').Page} page */
-  constructor(page) {
-    super(page);
-    this.#text.hidden = true;
-    this.body.append(this.#line, this.#text);
-  }
-
-  render() {
-    const { title, text } = this.entry;
-    this.look('fold', { tight: true });
-    this.setNode('fold', () => icon('fold', 'i-s quiet'));
-    setText(this.#title, title);
-    setText(this.#text, text);
-    this.#line.toggleAttribute('disabled', text === '');
-  }
-
-  #toggle() {
-    this.page.hold(this.element);
-    const open = this.#line.getAttribute('aria-expanded') !== 'true';
-    this.#line.setAttribute('aria-expanded', String(open));
-    this.#text.hidden = !open;
-  }
-}
-
 /** @type {Map<string, import('../run_state.js').State>} */
-const STATES = new Map([
+export const STATES = new Map([
   ['running', 'writing'],
   ['cancelling', 'stopping'],
   ['completed', 'done'],
@@ -42,50 +11,6 @@ const STATES = new Map([
   ['cancelled', 'stopped'],
   ['lost', 'lost'],
 ]);
-
-/** A sub-agent: what its parent's topic tells of it, and the way to its own. */
-export class SubView extends EntryView {
-  #name = el('span', { class: 'name cut' });
-  #state = el('span', { class: 'state' });
-  #facts = el('span');
-  #open = el('a', { class: 'btn bare small' }, 'Open');
-  #card = el('div', { class: 'nest' }, el('div', { class: 'card-head' }, icon('branch'), this.#name, this.#state, el('span', { class: 'end' }, this.#facts, this.#open)));
-  /** @type {(() => void)|null} */
-  #untick = null;
-
-  /** @param {import('./entry.js').Page} page */
-  constructor(page) {
-    super(page);
-    this.body.append(this.#card);
-  }
-
-  render() {
-    const { agent, topic, status } = this.entry;
-    const state = STATES.get(status) ?? 'writing';
-    const live = isLive({ status });
-    this.look(live ? 'text' : status === 'completed' ? 'tool' : 'gone', { live });
-    this.setNode(state, () => glyph(state));
-    this.#card.classList.toggle('live', live);
-    setText(this.#name, agent ?? 'sub-agent');
-    setText(this.#state, `sub-agent, ${status === 'running' ? 'running' : wordFor(state).word.toLowerCase()}`);
-    this.#open.hidden = topic === null;
-    if (topic !== null) this.#open.setAttribute('href', this.page.topicLink(topic));
-    if (live) this.#untick ??= this.page.ticker.add(() => this.#count());
-    else this.leave();
-    this.#count();
-  }
-
-  leave() {
-    this.#untick?.();
-    this.#untick = null;
-  }
-
-  #count() {
-    const { started, ended, tokens } = this.entry;
-    const time = started === null ? '' : ended === null ? elapsed(this.page.clock.now() - started) : duration(ended - started);
-    setText(this.#facts, [time, tokens > 0 ? `${shortNumber(tokens)} tokens` : ''].filter(Boolean).join(' · '));
-  }
-}
 
 /** What a live run does where no text and no tool shows it. */
 export class StartView extends EntryView {
@@ -101,7 +26,8 @@ export class StartView extends EntryView {
   }
 
   render() {
-    const { phase, agent, by, mode, step } = this.entry;
+    const { phase, agent, run, mode, step } = this.entry;
+    const by = this.page.own.who(run, this.entry.by);
     const stopping = phase === 'stopping';
     this.look(stopping ? 'gone' : 'text', { tight: true });
     this.setNode(stopping ? 'stopping' : 'writing', () => glyph(stopping ? 'stopping' : 'writing'));
@@ -128,7 +54,8 @@ export class StartView extends EntryView {
 /** The one end of a run. */
 export class EndView extends EntryView {
   render() {
-    const { status, error, by, at, ms, steps, tools, tokens } = this.entry;
+    const { status, error, run, at, ms, steps, tools, tokens } = this.entry;
+    const by = this.page.own.who(run, this.entry.by);
     const state = STATES.get(status) ?? 'done';
     this.setNode(state, () => glyph(state));
     const when = at === null ? '' : ` at ${clockTime(at)}`;

@@ -11,11 +11,12 @@ const GLYPHS = new Map([
 
 /**
  * @param {string|null} ended - a run's status, its end's time and who asked for it
+ * @param {(by: string) => string|null} name - of them
  */
-function interruption(ended) {
+function interruption(ended, name) {
   const [status = '', at = '', ...by] = (ended ?? '').split(' ');
   const when = /^\d+$/.test(at) ? ` at ${clockTime(Number(at))}` : '';
-  const who = by.join(' ');
+  const who = name(by.join(' ')) ?? '';
   switch (status) {
     case 'cancelled':
       return `Stopped${who === '' ? '' : ` by ${who}`}${when}. The text so far is kept.`;
@@ -80,7 +81,7 @@ export class TextView extends EntryView {
   #drawFoot() {
     const { live, interrupted, ended, last, at, message, cut } = this.entry;
     const parts = [];
-    if (interrupted) parts.push(el('span', {}, interruption(ended)));
+    if (interrupted) parts.push(el('span', {}, interruption(ended, (by) => this.page.own.who(this.entry.run, by))));
     else if (cut) parts.push(el('span', { class: 't-wait' }, 'Cut off at the length limit.'));
     else if (last && at !== null) parts.push(el('span', {}, clockTime(at)));
     if (!live && (last || interrupted)) {

@@ -1,10 +1,11 @@
 import { asText, readContent } from '../content.js';
 import { button, copyButton, el, glyph, icon, setChildren, setText, svg } from '../dom.js';
-import { oneLine } from '../json_text.js';
-import { duration, elapsed } from '../time.js';
-import { ask } from './ask.js';
+import { fields, oneLine } from '../json_text.js';
+import { clockTime, duration, elapsed } from '../time.js';
 import { EntryView } from './entry.js';
 import { JsonView, jsonNodes } from './json_view.js';
+import { notice } from './lines.js';
+import { Question, overtaken, struck } from './question.js';
 
 /** A finished call stays open for so long, so that it can be seen to finish, in ms. */
 const FOLD_MS = 600;
@@ -24,7 +25,17 @@ const PHASES = new Map([
   ['expired', { glyph: 'lost', rail: 'gone', card: 'gone', word: 'expired' }],
   ['interrupted', { glyph: 'stopped', rail: 'gone', card: 'gone', word: 'interrupted' }],
 ]);
-const FOLDING = new Set(['done']);
+const FOLDING = new Set(['done', 'rejected', 'expired']);
+const DECIDED = new Map([
+  ['approve', 'approved'],
+  ['edit', 'edited'],
+  ['reject', 'rejected'],
+]);
+const WANTED = new Map([
+  ['approve', 'approval'],
+  ['edit', 'approval'],
+  ['reject', 'rejection'],
+]);
 
 /** A call of a tool, from its first argument to its result. */
 export class ToolView extends EntryView {
@@ -41,6 +52,14 @@ export class ToolView extends EntryView {
   #untick = null;
   /** Where the running time or the countdown stands. @type {HTMLElement} */
   #time = el('span', { class: 'num' });
+  /** @type {Question|null} */
+  #question = null;
+  /** An edit of this reader's that another decision overtook. @type {string|null} */
+  #overtaken = null;
+
+  get questions() {
+    return this.#question === null ? [] : [{ question: this.#question, element: this.#question.element }];
+  }
 
   render() {
     const { phase, open } = this.entry;
@@ -59,12 +78,42 @@ export class ToolView extends EntryView {
     this.look(look.rail, { live: phase === 'running' || phase === 'arriving', tight: folded });
     this.setNode(look.glyph, () => glyph(look.glyph));
     if (phase === 'running' || phase === 'waiting') this.#untick ??= this.page.ticker.add(() => this.#count());
-    else this.leave();
-    if (phase === 'waiting') setChildren(this.body, [ask(this.entry, this.#time)]);
-    else if (folded) setChildren(this.body, [this.#line()]);
-    else if (phase === 'arriving' && open !== null) this.#drawPreview(look);
-    else setChildren(this.body, [this.#card(look)]);
+    else this.#rest();
+    const focused = this.body.contains(document.activeElement);
+    if (phase === 'waiting') this.#ask();
+    else this.#settle();
+    if (phase === 'arriving' && open !== null) this.#drawPreview(look);
+    else if (phase !== 'waiting') setChildren(this.body, [folded ? this.#line() : this.#card(look), ...this.#afterwards()]);
+    if (focused && !this.body.contains(document.activeElement)) /** @type {HTMLElement|null} */ (this.body.querySelector('button'))?.focus();
     this.#count();
+  }
+
+  #ask() {
+    this.#question ??= new Question(this.page, this.entry);
+    setChildren(this.body, [this.#question.element]);
+    this.#question.show(this.entry);
+  }
+
+  #settle() {
+    if (this.#question === null) return;
+    this.#overtaken = this.#question.unsent;
+    this.#question.leave();
+    this.#question = null;
+  }
+
+  /** What only this reader has to know of how it was decided. */
+  #afterwards() {
+    const { run, id } = this.entry;
+    const sent = this.page.decisions.of(`${run} ${id}`);
+    const nodes = [];
+    if (sent?.state === 'lost' && sent.winner !== null) {
+      const { decision, by } = sent.winner;
+      const who = this.page.own.who(`${run} ${id}`, by) ?? 'someone';
+      const before = decision === 'expired' ? 'It had already expired.' : `${capital(who)} had already ${DECIDED.get(decision) ?? 'decided'} this.`;
+      nodes.push(notice('', 'alert', before, `Your ${WANTED.get(sent.decision)} changed nothing.`));
+    }
+    if (this.#overtaken !== null) nodes.push(overtaken(this.#overtaken));
+    return nodes;
   }
 
   /** @param {string[]} pieces */
@@ -78,6 +127,11 @@ export class ToolView extends EntryView {
   }
 
   leave() {
+    this.#question?.leave();
+    this.#rest();
+  }
+
+  #rest() {
     this.#untick?.();
     this.#untick = null;
   }
@@ -93,15 +147,13 @@ export class ToolView extends EntryView {
   }
 
   #count() {
-    const { phase, started, expires, ms, open } = this.entry;
+    const { phase, started, ms, open } = this.entry;
     const now = this.page.clock.now();
     if (phase === 'arriving' && open !== null) {
       setText(this.#time, this.#characters());
     } else if (phase === 'waiting') {
-      setText(this.#time, expires === null ? '' : expires > now ? elapsed(expires - now + 999) : 'Expiring…');
-      this.#time.classList.toggle('t-bad', expires !== null && expires - now < 30_000);
+      this.#question?.count(now);
     } else {
-      this.#time.classList.remove('t-bad');
       setText(this.#time, phase === 'running' ? (started === null ? '' : elapsed(now - started)) : ms === null ? '' : duration(ms));
     }
   }
@@ -126,40 +178,50 @@ export class ToolView extends EntryView {
   }
 
   #line() {
-    const { name, args, edited } = this.entry;
+    const { name } = this.entry;
     const outcome = this.#outcome();
-    const line = el(
+    return el(
       'button',
       { type: 'button', class: 'line', 'aria-expanded': 'false', click: () => this.#toggle(true) },
       icon('right', 'i-s chev'),
       el('span', { class: 'name cut' }, name),
-      el('span', { class: 'args cut grow' }, oneLine(edited ?? args ?? '')),
+      el('span', { class: 'args cut grow' }, ...this.#arguments()),
       el('span', { class: 'end' }, ...(outcome === '' ? [] : [el('span', {}, outcome)]), this.#time),
     );
-    return line;
+  }
+
+  /** The arguments in a line; of edited ones what was changed. */
+  #arguments() {
+    const { args, edited, asked } = this.entry;
+    const [before, after] = edited === null ? [null, null] : [fields(asked ?? ''), fields(edited)];
+    if (before === null || after === null) return [oneLine(edited ?? args ?? '')];
+    return after.flatMap(({ name, value }) => {
+      const old = before.find((field) => field.name === name)?.value ?? '';
+      return old === value ? [] : [`${name}=`, ...struck(old), `${value} `];
+    });
   }
 
   /** What a decision or the provider adds to the outcome. */
   #outcome() {
-    const { decision, by, server } = this.entry;
-    const who = by === null ? '' : ` by ${by}`;
-    if (decision === 'approve') return `approved${who}`;
-    if (decision === 'edit') return `edited${who}`;
-    if (decision === 'reject') return `rejected${who}`;
-    return server ? 'run by the provider' : '';
+    const { decision, by, run, id, server, reason, phase, expires } = this.entry;
+    if (phase === 'expired') return `expired${expires === null ? '' : ` ${clockTime(expires)}`}`;
+    const word = DECIDED.get(decision);
+    if (word === undefined) return server ? 'run by the provider' : '';
+    const who = this.page.own.who(`${run} ${id}`, by);
+    return `${word}${who === null ? '' : ` by ${who}`}${phase === 'rejected' && reason !== null ? `: “${reason}”` : ''}`;
   }
 
   /** @param {{word: string, card: string}} look */
   #card(look) {
     const { name, phase, args, edited, asked, reason, result, fraction, progressText, open } = this.entry;
     const outcome = this.#outcome();
-    const state = phase === 'rejected' ? outcome : [look.word, outcome].filter(Boolean).join(', ');
+    const state = phase === 'rejected' || phase === 'expired' ? outcome : [look.word, outcome].filter(Boolean).join(', ');
     const end = el('span', { class: 'end' }, this.#time);
     if (FOLDING.has(phase)) end.append(button({ label: 'Fold', icon: 'drop', style: 'bare icon small', press: () => this.#toggle(false) }));
     const card = el('div', { class: `card ${look.card}` }, el('div', { class: 'card-head' }, el('span', { class: 'name cut' }, name), el('span', { class: 'state' }, state), end));
     if (phase === 'running') card.append(bar(fraction, name));
     if (progressText !== null) card.append(el('div', { class: 'card-part' }, el('p', { class: 'num' }, progressText)));
-    if (reason !== null) card.append(el('div', { class: 'card-part' }, el('p', {}, `“${reason}”`)));
+    if (reason !== null && phase !== 'rejected') card.append(el('div', { class: 'card-part' }, el('p', {}, `“${reason}”`)));
     if (edited !== null && asked !== null) card.append(part('Arguments asked for', asked));
     const sealed = edited ?? args;
     if (sealed !== null && sealed !== '' && sealed !== '{}') card.append(part(edited === null ? 'Arguments' : 'Arguments as edited', sealed));
@@ -203,11 +265,14 @@ export class ToolView extends EntryView {
   /** @param {boolean} open */
   #toggle(open) {
     this.page.hold(this.element);
-    const focused = this.body.contains(document.activeElement);
     this.#chosen = open;
     this.render();
-    if (focused) /** @type {HTMLElement|null} */ (this.body.querySelector('button'))?.focus();
   }
+}
+
+/** @param {string} word */
+function capital(word) {
+  return word.charAt(0).toUpperCase() + word.slice(1);
 }
 
 /**

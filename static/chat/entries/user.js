@@ -27,7 +27,7 @@ export class UserView extends EntryView {
 
   render() {
     const { name, message, text, at, attachments, pending } = this.entry;
-    const own = pending === true || this.page.own(message);
+    const own = pending === true || this.page.own.has(message);
     const shown = own ? 'You' : (name ?? 'User');
     this.look('user');
     this.element.classList.toggle('pending', pending === true);

@@ -1,0 +1,62 @@
+import { Conversation } from './conversation.js';
+import { el } from './dom.js';
+import { Thread } from './thread.js';
+
+/** @typedef {import('./entries/entry.js').Page} Page */
+
+/** A conversation inside another one, on a short rail of its own. A part of the painter. */
+export class Inset {
+  /** @type {HTMLElement} */
+  element = el('div', { class: 'inner' });
+  conversation;
+  #page;
+  #thread;
+  #painted;
+
+  /**
+   * @param {Page} page - of the conversation around it
+   * @param {object} options
+   * @param {string} options.topic
+   * @param {() => any} options.mirror
+   * @param {() => number} [options.most] - so many entries are shown, the last ones
+   * @param {() => void} [options.painted]
+   */
+  constructor(page, { topic, mirror, most, painted = () => {} }) {
+    this.#page = page;
+    this.#painted = painted;
+    this.#thread = new Thread(page.clock);
+    this.conversation = new Conversation({
+      lane: this.element,
+      thread: this.#thread,
+      mirror,
+      page: { ...page, topic, depth: page.depth + 1, redraw: (key) => this.#redraw(key) },
+      following: () => true,
+      pending: () => [],
+      most,
+    });
+  }
+
+  /** @param {{events: any[], reset: boolean}} change */
+  take(change) {
+    this.#thread.take(change);
+    this.#page.mark(this);
+  }
+
+  /** Shows more or less of it. */
+  again() {
+    this.take({ events: [], reset: true });
+  }
+
+  /** @param {number} deadline */
+  paint(deadline) {
+    const done = this.conversation.paint(deadline);
+    this.#painted();
+    return done;
+  }
+
+  /** @param {string} key */
+  #redraw(key) {
+    this.conversation.redraw(key);
+    this.#page.mark(this);
+  }
+}
