@@ -200,7 +200,8 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
             fields["max_iterations"] = self.max_iterations
         if given is None:
             if own.started_at is None:
-                fields["started_at"] = now()
+                # As `Context.new` begins.
+                fields |= {"started_at": now(), "needs_response": True}
             return msgspec.structs.replace(own, **fields)
         log, calls = own.log, own.tool_calls
         if self.adopt:

@@ -1,36 +1,28 @@
 """The loop that drives a model with tools: request, run what it calls, and again, until it answers."""
 
-import asyncio
-import logging
-from collections.abc import Mapping, Sequence
-from typing import Any
-
-import msgspec
+from collections.abc import Sequence
 
 from gateway.agent.model import Model
-from gateway.codec import encode_json
-from gateway.context.errors import ExecutionCancelled, MaxIterationsExceeded, ToolError
+from gateway.agent.tool_calls import ToolCalls
+from gateway.context.errors import ExecutionCancelled, MaxIterationsExceeded
+from gateway.context.hooks import Deny, Modify, run_hooks
 from gateway.context.messages import Message, ToolCall
-from gateway.context.schema import check_arguments
-from gateway.context.tools import Tool, check_cancellation, execute_tool
+from gateway.context.tools import Tool
 from gateway.run import Run
 
-__all__ = ["MAX_PARALLEL_TOOLS", "MAX_RESULT_CHARACTERS", "answer"]
+__all__ = ["answer"]
 
-_logger = logging.getLogger(__name__)
-
-MAX_PARALLEL_TOOLS = 8
-"""Tool calls of one message that run at once."""
-
-MAX_RESULT_CHARACTERS = 16 * 1024
-"""Code points of a tool's result that the model and the readers get: even if each is escaped, one event holds them."""
+_INTERRUPTED = "The call was interrupted: it has started, and nobody knows how far it got."
 
 
 async def answer(run: Run, model: Model, tools: Sequence[Tool] = ()) -> Message | None:
     """Answer what the run's context asks, in one turn of as many steps as it takes.
 
     A tool starts once its `tool_call` is stored, so none does in a run that was replaced. A call whose arguments do not
-    parse or fit the tool's schema does not run: the model is told what was wrong with it.
+    parse or fit the tool's schema does not run: the model is told what was wrong with it. A tool that requires approval
+    runs after the context's approval handler agreed; a run's own handler asks people on the topic.
+
+    Where the worker's policy is ``steer``, messages that people send meanwhile are taken in before each step.
 
     Args:
         run: The run.
@@ -38,86 +30,111 @@ async def answer(run: Run, model: Model, tools: Sequence[Tool] = ()) -> Message 
         tools: What it may call.
 
     Returns:
-        The answer; None where the context's cancellation check stopped the run, which has ended then.
+        The answer; None where the run was stopped between two steps: it has ended then.
 
     Raises:
         MaxIterationsExceeded: The model still wants something after the context's ``max_iterations`` requests.
 
     """
-    turn = sum(message.role == "user" for message in run.context.entries)
-    known = {tool.name: tool for tool in tools}
-    await run.log_event("turn_start", {"turn": turn})
-    step = 0
-    while True:
+    return await _Turn(run, model, tools).take()
+
+
+class _Turn:
+    """One answer to the user."""
+
+    def __init__(self, run: Run, model: Model, tools: Sequence[Tool]) -> None:
+        self._run = run
+        self._model = model
+        self._tools = tools
+        self._calls = ToolCalls(run, tools)
+        self._number = sum(message.role == "user" for message in run.context.entries)
+        self._step = 0
+
+    async def take(self) -> Message | None:
+        run = self._run
+        await self._hook("session_start")
+        await run.log_event("turn_start", {"turn": self._number})
         try:
-            check_cancellation(run.context)
+            await self._finish_calls()
+            while await self._wanted():
+                await self._take_step()
         except ExecutionCancelled as error:
+            await self._hook("session_end", reason="cancelled")
             await run.cancel(error.reason)
             return None
+        except MaxIterationsExceeded:
+            await self._end("max_iterations")
+            raise
+        await self._end("complete")
+        return next((message for message in reversed(run.context.entries) if message.role == "assistant"), None)
+
+    async def _wanted(self) -> bool:
+        """Tell whether it is the model's turn."""
+        run = self._run
+        run.check()
+        if run.inbox.steers:
+            await run.inbox.take()
+        if not run.context.needs_response:
+            return False
         if run.context.max_iterations_reached():
-            await run.log_event("turn_end", {"turn": turn, "steps": step, "reason": "max_iterations"})
             raise MaxIterationsExceeded(run.context.max_iterations)
-        step += 1
-        await run.log_event("step_start", {"turn": turn, "step": step})
+        return True
+
+    async def _take_step(self) -> None:
+        run = self._run
+        self._step += 1
+        place = {"turn": self._number, "step": self._step}
+        await run.log_event("step_start", place)
         await run.set_context(iteration=run.context.iteration + 1)
-        message = await model.respond(run, tools)
+        tools = await self._offered()
+        names = [tool.name for tool in tools]
+        await run.log_event("request_header", {**place, "model": self._model.name, "tools": names})
+        message = await self._model.respond(run, tools)
         calls = [call for call in message.tool_calls or () if not call.extra.get("server")]
+        await self._hook("post_response", text=message.text, tools=[call.name for call in calls])
         if calls:
-            await _run_all(run, known, calls)
-        outcome = "tool_calls" if calls else "answer"
-        await run.log_event("step_end", {"turn": turn, "step": step, "outcome": outcome})
-        if not calls:
-            await run.log_event("turn_end", {"turn": turn, "steps": step, "reason": "complete"})
-            return message
+            await self._calls.run_all(calls)
+        elif message.tool_calls:
+            # The provider has run them itself: nothing is left to be answered.
+            await run.set_context(needs_response=False)
+        await run.log_event("step_end", {**place, "outcome": "tool_calls" if calls else "answer"})
+
+    async def _offered(self) -> Sequence[Tool]:
+        """Ask the hooks before a request; they may stop it, or leave tools out."""
+        names = [tool.name for tool in self._tools]
+        facts = {"model": self._model.name, "turn": self._number, "step": self._step, "tools": names}
+        match await run_hooks(self._run.context.hook_registry, "pre_request", facts):
+            case Deny(reason=reason):
+                raise ExecutionCancelled(reason or "a hook does not allow the request")
+            case Modify(changes={"tools": list() as kept}):
+                return [tool for tool in self._tools if tool.name in kept]
+        return self._tools
+
+    async def _finish_calls(self) -> None:
+        """Go on with the calls of a run that was resumed: none that has started is run again."""
+        run = self._run
+        calls = _unanswered(run.context.entries)
+        started = {event.data.get("id") for event in run.context.log.events() if event.type == "tool_call"}
+        for call in calls:
+            if call.id in started:
+                await run.tool_result(call.id or "", call.name, _INTERRUPTED, error=True)
+        await self._calls.run_all([call for call in calls if call.id not in started])
+
+    async def _end(self, reason: str) -> None:
+        await self._run.log_event("turn_end", {"turn": self._number, "steps": self._step, "reason": reason})
+        await self._hook("session_end", reason=reason)
+
+    async def _hook(self, event: str, **facts: object) -> None:
+        common = {"run": self._run.id, "turn": self._number, "step": self._step}
+        await run_hooks(self._run.context.hook_registry, event, {**common, **facts})
 
 
-async def _run_all(run: Run, tools: Mapping[str, Tool], calls: Sequence[ToolCall]) -> None:
-    slots = asyncio.Semaphore(MAX_PARALLEL_TOOLS)
-    try:
-        async with asyncio.TaskGroup() as group:
-            for call in calls:
-                group.create_task(_run_one(run, tools, call, slots))
-    except BaseExceptionGroup as errors:
-        # What stops one call stops the run, and the run's own error is what callers look for.
-        raise errors.exceptions[0] from errors
-
-
-async def _run_one(run: Run, tools: Mapping[str, Tool], call: ToolCall, slots: asyncio.Semaphore) -> None:
-    call_id, name = call.id or "", call.name or ""
-    tool = tools.get(name)
-    if tool is None:
-        await run.tool_result(call_id, name, f"There is no tool {name!r}; there are: {', '.join(tools)}.", error=True)
-        return
-    arguments, fault = _parsed(tool, call.arguments)
-    if arguments is None:
-        schema = encode_json(tool.parameters).decode()
-        text = f"The call did not run, its arguments are invalid: {fault}. The schema is {schema}"
-        await run.tool_result(call_id, name, _fitting(text), error=True)
-        return
-    async with slots:
-        await run.tool_call(call_id, name, call.arguments)
-        try:
-            result = await execute_tool(tool, arguments, run.context.to_run_context(), call_id=call_id)
-        except ToolError as error:
-            await run.tool_result(call_id, name, _fitting(str(error)), error=True)
-            return
-    if result.update is not None:
-        await run.change_context(result.update.apply)
-    await run.tool_result(call_id, name, _fitting(Message.tool(call_id, result.value).text))
-
-
-def _parsed(tool: Tool, text: Any) -> tuple[dict[str, Any] | None, str]:
-    """Read a call's arguments; None and what is wrong with them where the tool must not run."""
-    try:
-        arguments = msgspec.json.decode(text or "{}")
-        check_arguments(tool.parameters, arguments)
-    except (msgspec.DecodeError, ValueError, TypeError) as error:
-        return None, str(error)
-    return arguments, ""
-
-
-def _fitting(text: str) -> str:
-    if len(text) <= MAX_RESULT_CHARACTERS:
-        return text
-    left_out = len(text) - MAX_RESULT_CHARACTERS
-    return f"{text[:MAX_RESULT_CHARACTERS]}\n[{left_out} more characters were left out]"
+def _unanswered(entries: Sequence[Message]) -> list[ToolCall]:
+    answered = {message.tool_call_id for message in entries if message.role == "tool"}
+    for message in reversed(entries):
+        if message.role == "assistant":
+            calls = [call for call in message.tool_calls or () if not call.extra.get("server")]
+            return [call for call in calls if call.id not in answered]
+        if message.role == "user":
+            break
+    return []
