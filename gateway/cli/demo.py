@@ -73,8 +73,9 @@ async def _demo(
     stop = asyncio.Event()
     page = address(settings, listener)
 
-    def greet() -> None:
+    def greet(redis_url: str) -> None:
         click.echo(f"Chat: {page}")
+        click.echo(f"Agents: GATEWAY_REDIS_URL={redis_url}")
         click.echo("Ctrl-C ends it.")
         sys.stdout.flush()
         if show and _has_desktop():
@@ -88,7 +89,7 @@ async def _demo(
             end.add_done_callback(lambda _: stop.set())
         try:
             with noted(note_of(settings, listener)):
-                ended_by = await serve(settings, listener, started=greet, stop=stop)
+                ended_by = await serve(settings, listener, started=lambda: greet(server.url), stop=stop)
         finally:
             for end in ends:
                 end.cancel()

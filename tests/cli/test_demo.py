@@ -9,6 +9,7 @@ import psutil
 import pytest
 
 from gateway.client import Client
+from gateway.publisher import Publisher
 from tests.e2e.processes import Process, free_port, until
 
 
@@ -34,6 +35,10 @@ async def test_agent_answers_and_everything_ends_with_the_demo(number: signal.Si
     process = await Process.start("demo", "--no-open", "--port", str(port))
     try:
         assert await process.line() == f"Chat: http://127.0.0.1:{port}\n"
+        agents = await process.line()
+        assert agents.startswith("Agents: GATEWAY_REDIS_URL=redis://")
+        async with Publisher(agents.strip().partition("=")[2]) as publisher:
+            await publisher.publish("chat:other", {"type": "x"})
         children = psutil.Process(process.pid).children(recursive=True)
         assert await answer(f"http://127.0.0.1:{port}", "What is 6 * 7?")
         process.kill(number)
