@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 from weakref import WeakValueDictionary
 
+from gateway import note
 from gateway.broker.port import Appended, AppendRequest, Bound, Broker, Busy, Entry
 from gateway.broker.redis import RedisBroker
 from gateway.codec import encode_event
@@ -41,7 +42,8 @@ class Publisher:
     """Publishes agent runs; an async context manager, one a process is enough.
 
     Args:
-        redis_url: Where the topics are kept; "" is ``GATEWAY_REDIS_URL``, or ``redis://127.0.0.1:6379/0``.
+        redis_url: Where the topics are kept; "" is ``GATEWAY_REDIS_URL``, or the store of the gateway that this user
+            runs on this machine, or ``redis://127.0.0.1:6379/0``.
         key_prefix: Of all keys and channels; the gateways' own.
         flush_interval: The least time in seconds between two appends of a run that carry only deltas; 0 sends every
             delta at once as an event of its own.
@@ -62,8 +64,7 @@ class Publisher:
         broker: Broker | None = None,
     ) -> None:
         self._owns_broker = broker is None
-        url = redis_url or os.environ.get("GATEWAY_REDIS_URL") or "redis://127.0.0.1:6379/0"
-        self.broker: Broker = RedisBroker(url, key_prefix=key_prefix) if broker is None else broker
+        self.broker: Broker = broker or RedisBroker(redis_url or _found_url(), key_prefix=key_prefix)
         self.flush_interval = flush_interval
         self.lease = lease
         self.max_unsent = max_unsent
@@ -290,6 +291,15 @@ class Publisher:
                 await self.broker.wake(run.topic)
             else:
                 await self.broker.set_due(run.topic, None)
+
+
+def _found_url() -> str:
+    """Find the store without being told."""
+    given = os.environ.get("GATEWAY_REDIS_URL")
+    if given:
+        return given
+    noted = note.find()
+    return "redis://127.0.0.1:6379/0" if noted is None else noted.redis_url
 
 
 def _checked_id(text: str) -> str:

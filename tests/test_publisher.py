@@ -1,5 +1,7 @@
 import asyncio
+import os
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -19,6 +21,7 @@ from gateway.errors import (
     RunEndedError,
     TopicBusyError,
 )
+from gateway.note import Note, noted
 from gateway.publisher import Publisher
 from gateway.types import Position, Topic
 from tests.publishing import SlowBroker, events, mirror, send, until
@@ -56,6 +59,16 @@ async def test_publisher_opens_and_closes_its_own_broker(
     monkeypatch.setenv("GATEWAY_REDIS_URL", redis_url)
     async with Publisher(key_prefix=key_prefix) as publisher:
         assert (await publisher.publish(TOPIC, {"type": "note"})).offset == 1
+
+
+async def test_publisher_finds_the_gateway_of_this_machine(
+    redis_url: str, key_prefix: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("GATEWAY_REDIS_URL", raising=False)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    with noted(Note(url="http://127.0.0.1:1", redis_url=redis_url, pid=os.getpid())):
+        async with Publisher(key_prefix=key_prefix) as publisher:
+            assert (await publisher.publish(TOPIC, {"type": "note"})).offset == 1
 
 
 async def test_closing_ends_runs_that_are_open(broker: RedisBroker) -> None:

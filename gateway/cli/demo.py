@@ -15,10 +15,10 @@ import click
 import msgspec
 
 from gateway.broker.embedded import EmbeddedServer
-from gateway.cli.note import noted
 from gateway.cli.serve import address, listen, note_of
 from gateway.cli.server import PortTakenError, loop_factory, serve
 from gateway.errors import GatewayError
+from gateway.note import noted
 from gateway.settings import Settings
 
 __all__ = ["command"]

@@ -18,9 +18,9 @@ import msgspec
 
 from gateway.broker.embedded import EmbeddedServer
 from gateway.cli.flags import settings_flags
-from gateway.cli.note import Note, noted
 from gateway.cli.server import bind, loop_factory, serve, serve_workers
 from gateway.cli.target import checked_redis_url
+from gateway.note import Note, noted
 from gateway.settings import Settings
 
 __all__ = ["address", "command", "listen", "note_of"]

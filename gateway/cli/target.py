@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from gateway.cli import note
+from gateway import note
 from gateway.client import Client
 from gateway.settings import Settings
 from gateway.types import Topic, parse_topic

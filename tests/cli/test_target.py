@@ -5,9 +5,9 @@ import os
 import click
 import pytest
 
-from gateway.cli.note import Note, noted
 from gateway.cli.target import DEFAULT_URL, checked_redis_url, client, redis_target
 from gateway.client_socket import websocket_url
+from gateway.note import Note, noted
 
 NOTE = Note(url="http://127.0.0.1:4321", redis_url="redis://:pw@127.0.0.1:1/0", pid=os.getpid())
 

@@ -9,7 +9,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gateway.cli.note import Note, find, noted, runtime_directory
+from gateway.note import Note, find, noted, runtime_directory
+
+
+@pytest.fixture(autouse=True)
+def _own_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Keep the notes of these tests apart from the user's."""
+    runtime = tmp_path / "runtime"
+    runtime.mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
 
 
 def note(url: str = "http://127.0.0.1:1", pid: int | None = None) -> Note:
