@@ -24,10 +24,11 @@ from gateway.frames import (
 )
 from gateway.hub import Hub
 from gateway.pages import HistoryPages
+from gateway.presence import Attendee
 from gateway.session import Session, topic_of
 from gateway.settings import Settings
 from gateway.subscriber import Subscriber
-from gateway.types import Position, new_id
+from gateway.types import Position, Topic, new_id
 from gateway.wheel import Wheel
 from gateway.writer import FrameWriter
 
@@ -37,9 +38,6 @@ logger = logging.getLogger(__name__)
 
 MAX_RUNNING = 64
 """Commands of one connection that may be under way; then the rest waits in its socket."""
-
-MAX_PRESENCE = 1000
-"""Clients that one presence reply may list."""
 
 RETRY = 0.25
 """Seconds until a reader that needs the store is brought up again while the broker is away."""
@@ -152,6 +150,7 @@ class Connection:
         self._hub.readers.pop(self, None)
         for subscriber in self._subscribers.values():
             self._hub.leave(subscriber)
+            self._absent(subscriber.topic.name)
         self._subscribers.clear()
         self._behind.clear()
         self._writable.set()
@@ -209,7 +208,17 @@ class Connection:
         """Note that the gateway ended a subscription."""
         self._behind.pop(subscriber, None)
         self._subscribers.pop(subscriber.topic.name, None)
+        self._absent(subscriber.topic.name)
         self._session.release(subscriber.topic.name)
+
+    def announce(self, topic: Topic, frames: bytes) -> None:
+        """Tell who comes and goes, unless the socket takes nothing."""
+        if topic in self._subscribers and not self._paused:
+            self._writer.write(frames)
+
+    def _absent(self, topic: Topic) -> None:
+        self._hub.presence.unwatch(topic, self)
+        self._hub.presence.leave(topic, self.client)
 
     def tell(self) -> None:
         """Say whether the broker is away, where the client believes otherwise (PROTOCOL.md 3.6)."""
@@ -329,6 +338,8 @@ class Connection:
         topic = self._session.subscribe(request.channel)
         entered = False
         try:
+            if request.join_leave:
+                await self._hub.presence.watch(topic, self)
             asked = Position(epoch=request.epoch or "", offset=request.offset or 0) if request.recover else None
             while True:
                 await self._writable.wait()
@@ -338,14 +349,20 @@ class Connection:
             if request.refuse_unrecovered and reply.get("recovered") is False:
                 raise CommandError(ErrorCode.UNRECOVERABLE_POSITION, "the position cannot be continued")
             reply["data"] = {"grants": GRANTS, **reply.get("data", {})}
+            if request.join_leave:
+                reply["join_leave"] = True
             # One step from here on: the reply first, then live.
             self._subscribers[topic] = subscriber
             entered = True
             self.push(encode_reply(command, reply))
-            if not self._closed:
+            if self._closed:
+                self._absent(topic)
+            else:
                 self._hub.enter(subscriber)
+                self._hub.presence.enter(topic, Attendee(client=self.client, user=self.user))
         finally:
             if not entered:
+                self._hub.presence.unwatch(topic, self)
                 self._session.release(topic)
 
     async def _unsubscribe(self, request: TopicRequest) -> dict[str, Any]:
@@ -354,6 +371,7 @@ class Connection:
         if subscriber is not None:
             self._behind.pop(subscriber, None)
             self._hub.leave(subscriber)
+            self._absent(topic)
         self._session.release(topic)
         return {}
 
@@ -369,16 +387,16 @@ class Connection:
         return await self._histories.read(topic, since=position, limit=request.limit or 0, reverse=request.reverse)
 
     async def _presence(self, request: TopicRequest) -> dict[str, Any]:
-        readers = self._hub.clients(topic_of(request.channel))
-        if len(readers) > MAX_PRESENCE:
+        number, attendees = await self._hub.presence.attendees(topic_of(request.channel))
+        if number > len(attendees):
             raise CommandError(
-                ErrorCode.LIMIT_EXCEEDED, f"{len(readers)} clients are more than one reply lists; ask presence_stats"
+                ErrorCode.LIMIT_EXCEEDED, f"{number} clients are more than one reply lists; ask presence_stats"
             )
-        return {"presence": {reader.client: {"client": reader.client, "user": reader.user} for reader in readers}}
+        return {"presence": {attendee.client: attendee.info for attendee in attendees}}
 
     async def _presence_stats(self, request: TopicRequest) -> dict[str, Any]:
-        readers = self._hub.clients(topic_of(request.channel))
-        return {"num_clients": len(readers), "num_users": len({reader.user for reader in readers})}
+        clients, users = await self._hub.presence.count(topic_of(request.channel))
+        return {"num_clients": clients, "num_users": users}
 
     async def _rpc(self, request: RpcRequest) -> dict[str, Any]:
         return {"data": await self._actions.rpc(self._caller, request.method, request.data)}

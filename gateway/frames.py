@@ -65,6 +65,7 @@ class SubscribeRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A wish to read a topic, perhaps from a position on.
 
     Attributes:
+        join_leave: Whether the reader wants to be told who comes and goes.
         flag: Bits; 2 asks for error 112 instead of ``recovered: false``, others are ignored.
 
     """
@@ -75,6 +76,7 @@ class SubscribeRequest(msgspec.Struct, frozen=True, kw_only=True):
     epoch: str | None = None
     offset: _Count | None = None
     data: Any = None
+    join_leave: bool = False
     flag: _Count = 0
 
     @property

@@ -14,6 +14,7 @@ from gateway.fanout import Fanout
 from gateway.folds import Folds
 from gateway.frames import publication_of
 from gateway.histories import PAGE, Histories
+from gateway.presence import Presence
 from gateway.recovery import judge
 from gateway.ring import RingBudget
 from gateway.settings import Settings
@@ -46,6 +47,7 @@ class Hub:
         self.broker: Broker = broker
         self.settings: Settings = settings
         self.readers: dict[Reader, None] = {}  # connections that are told when the broker is away
+        self.presence: Presence = Presence(broker)
         self._missing: bool = False  # the link was lost, and what was missed is not read yet
         self._told: bool = False  # what was last said about that
         self._budget = RingBudget(settings.ring_bytes)
@@ -65,10 +67,12 @@ class Hub:
     def start(self) -> None:
         """Open the link and start watching it."""
         self._link = self.broker.link(self)
+        self.presence.start()
         self._spawn(self._audit())
 
     async def aclose(self) -> None:
         """End every task of the hub, and the link."""
+        await self.presence.aclose()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()

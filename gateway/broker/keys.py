@@ -39,6 +39,10 @@ class Keys:
         """Name the channel of the wake-ups for a topic's run."""
         return f"{self.prefix}:{{{topic}}}:ctl"
 
+    def readers(self, topic: Topic) -> str:
+        """Name the list of a topic's readers, which is no part of its history, and the channel of its changes."""
+        return f"{self.prefix}:{{{topic}}}:readers"
+
     def topics(self, shard: int) -> str:
         """Name a shard of the index of topics by last activity."""
         return f"{self.prefix}:{{{shard}}}:topics"

@@ -11,6 +11,7 @@ __all__ = [
     "AppendAnswer",
     "AppendRequest",
     "Appended",
+    "Attendance",
     "Bound",
     "Broker",
     "Busy",
@@ -270,6 +271,25 @@ class Link(Protocol):
         """End the link; nothing is called after it returns."""
 
 
+class Attendance(Protocol):
+    """Who reads a topic right now: lists that are kept true by renewing them, and no part of any history."""
+
+    async def add(self, topic: Topic, members: Sequence[str], *, ttl: float) -> int:
+        """List readers of a topic for ``ttl`` seconds from now; gives how many are listed then."""
+
+    async def remove(self, topic: Topic, members: Sequence[str]) -> int:
+        """Take readers of a topic off the list; gives how many are left."""
+
+    async def read(self, topic: Topic, *, limit: int) -> tuple[int, list[str]]:
+        """Give how many readers of a topic are listed, and at most ``limit`` of them."""
+
+    async def announce(self, topic: Topic, payload: bytes) -> None:
+        """Publish on the topic's `channel`, for whoever hears it now."""
+
+    def channel(self, topic: Topic) -> str:
+        """Name the channel on which gateway processes tell each other who comes to a topic and who goes."""
+
+
 class Broker(Protocol):
     """Keeps the histories and carries publications.
 
@@ -278,6 +298,10 @@ class Broker(Protocol):
     Every call is one attempt: it raises `BrokerUnavailableError` where the server is away or in no state to
     answer, and the caller repeats it, an append with the same seq.
     """
+
+    @property
+    def attendance(self) -> Attendance:
+        """The lists of who reads what."""
 
     async def append(self, topic: Topic, request: AppendRequest, *, position: Position) -> AppendAnswer:
         """Append events in one atomic step.

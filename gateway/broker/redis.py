@@ -7,6 +7,7 @@ from collections import OrderedDict
 from heapq import nlargest
 from typing import Any
 
+from gateway.broker.attendance import RedisAttendance
 from gateway.broker.calls import append_answer, append_arguments, appended, check_names, history, position_of, refusal
 from gateway.broker.keys import SHARDS, Keys, shard_of
 from gateway.broker.link import RedisLink
@@ -77,6 +78,7 @@ class RedisBroker:
         """For what is short: a page of a long history must not stand before an append."""
         self._pages = WireKeeper(server)
         """For reading and trimming."""
+        self.attendance = RedisAttendance(self._keys, wire=lambda: self._wire(self._pages), now=self.now)
         self._done: OrderedDict[Topic, tuple[float, float, Wire]] = OrderedDict()
         """Per topic: when its index entry and its deadline were renewed last (monotonic, s), and on which wire."""
         self._clock: Wire | None = None
