@@ -3,7 +3,9 @@ import contextlib
 import os
 import signal
 import sys
+from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -15,6 +17,7 @@ from gateway.publisher import Publisher
 from gateway.run import Run
 from gateway.types import Topic
 from gateway.worker import Agent, Worker
+from tests.people import act, decide
 from tests.publishing import events, mirror, send, until
 
 TOPIC = "chat:1"
@@ -47,7 +50,7 @@ async def echo(run: Run, message: Message) -> None:
 def finished(broker: RedisBroker, topic: str, runs: int = 1) -> Callable[[], Awaitable[bool]]:
     async def check() -> bool:
         states = [run["status"] for run in (await mirror(broker, topic))["runs"]]
-        return len(states) == runs and "running" not in states
+        return len(states) == runs and not {"running", "cancelling"} & set(states)
 
     return check
 
@@ -254,40 +257,122 @@ async def test_worker_outlives_its_links(broker: RedisBroker, redis: Redis) -> N
         await until(finished(broker, TOPIC, 2))
 
 
-WORKER = """
-import asyncio, sys
-from gateway.publisher import Publisher
-from gateway.worker import Worker
-
-async def agent(run, message):
-    await run.delta("half an ans")
-    await run.flush()
-    print("started", flush=True)
-    await asyncio.Event().wait()
-
-async def main(url, prefix):
-    async with Publisher(url, key_prefix=prefix, lease=1.0) as publisher:
-        await Worker(publisher, agent).serve()
-
-asyncio.run(main(*sys.argv[1:]))
-"""
-
-
-async def test_run_of_a_killed_worker_is_lost_and_the_next_message_answered(
-    broker: RedisBroker, redis_url: str, key_prefix: str
-) -> None:
+@contextlib.asynccontextmanager
+async def crashing(redis_url: str, key_prefix: str, stage: str, counted: Path) -> AsyncIterator[Process]:
+    """A worker in a process of its own, which stops in mid-answer, in its tool or at the question whether to run it."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", WORKER, redis_url, key_prefix, stdout=asyncio.subprocess.PIPE
+        sys.executable,
+        "-m",
+        "tests.crashing_worker",
+        redis_url,
+        key_prefix,
+        stage,
+        str(counted),
+        stdout=asyncio.subprocess.PIPE,
+        cwd=Path(__file__).parent.parent,
     )
-    await send(broker, TOPIC, "m1", "hello")
-    assert process.stdout is not None
-    assert await process.stdout.readline() == b"started\n"
-    os.kill(process.pid, signal.SIGKILL)
-    await process.wait()
-    async with working(broker, echo, lease=1.0):
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+@pytest.mark.parametrize("stage", ["answer", "tool", "approval"])
+async def test_killed_worker_leaves_its_topic_to_the_next(
+    broker: RedisBroker, redis_url: str, key_prefix: str, tmp_path: Path, stage: str
+) -> None:
+    """Report 65: no run stays running for ever, its text stays, and no tool runs twice."""
+    counted = tmp_path / "counted"
+    async with crashing(redis_url, key_prefix, stage, counted) as process:
+        await send(broker, TOPIC, "m1", "hello")
+        assert process.stdout is not None
+        if stage == "approval":
+
+            async def asked() -> bool:
+                return bool((await mirror(broker, TOPIC))["approvals"])
+
+            await until(asked)
+        else:
+            assert (await process.stdout.readline()).split() == [b"writing" if stage == "answer" else b"counted"]
+        os.kill(process.pid, signal.SIGKILL)
+        await process.wait()
+
+    requests: list[list[Message]] = []
+
+    async def agent(run: Run, message: Message) -> None:
+        requests.append(list(run.context.messages))
+        await echo(run, message)
+
+    async with working(broker, agent, lease=1.0):
         await until(finished(broker, TOPIC))
         state = await mirror(broker, TOPIC)
-        assert (state["runs"][0]["status"], state["open"][0]["interrupted"]) == ("lost", True)
+        assert state["runs"][0]["status"] == "lost"
+        if stage == "approval":
+            assert state["approvals"][0]["decision"] == "expired"
+            late = await decide(broker, TOPIC, state["runs"][0]["run"], "c1", "approve")
+            assert (late["won"], late["decision"]) == (False, "expired")
         await send(broker, TOPIC, "m2", "still there?")
         await until(finished(broker, TOPIC, 2))
-    assert texts(await mirror(broker, TOPIC)) == ["hello", "half an ans", "still there?", "You said still there?"]
+    (request,) = requests
+    assert [message.text for message in request if message.role == "assistant"] == ["Let me see"]
+    asked_for = [call.id for message in request for call in message.tool_calls or ()]
+    answered = [message.tool_call_id for message in request if message.role == "tool"]
+    assert asked_for == answered == ([] if stage == "answer" else ["c1"])
+    assert (counted.read_text() if counted.exists() else "") == ("x" if stage == "tool" else "")
+    assert texts(await mirror(broker, TOPIC))[-1] == "You said still there?"
+
+
+async def test_message_can_be_stopped_before_its_run_is_known(broker: RedisBroker) -> None:
+    started = asyncio.Event()
+
+    async def agent(run: Run, message: Message) -> None:
+        if message.text != "stop me":
+            await echo(run, message)
+            return
+        started.set()
+        await asyncio.Event().wait()
+
+    async with working(broker, agent):
+        await send(broker, TOPIC, "m1", "stop me")
+        await started.wait()
+        await send(broker, TOPIC, "m2", "never")
+        waiting = await act(broker, "cancel", topic=TOPIC, message="m2")
+        taken = await act(broker, "cancel", topic=TOPIC, message="m1")
+        assert (waiting["status"], taken["status"]) == ("withdrawn", "requested")
+        await until(finished(broker, TOPIC))
+        assert (await mirror(broker, TOPIC))["runs"][0]["status"] == "cancelled"
+        await send(broker, TOPIC, "m3", "and now?")
+        await until(finished(broker, TOPIC, 2))
+    assert texts(await mirror(broker, TOPIC)) == ["stop me", "and now?", "You said and now?"]
+
+
+async def test_stop_at_any_moment_ends_the_run_once(broker: RedisBroker) -> None:
+    async def agent(run: Run, message: Message) -> None:
+        for number in range(30):
+            await run.delta(f"{number} ")
+            await asyncio.sleep(0.002)
+        await echo(run, message)
+
+    async with working(broker, agent):
+        for number in range(20):
+            await send(broker, TOPIC, f"m{number}", str(number))
+
+            async def taken(number: int = number) -> bool:
+                return len((await mirror(broker, TOPIC))["runs"]) > number
+
+            await until(taken)
+            await asyncio.sleep(0.005 * number)
+            await act(broker, "cancel", topic=TOPIC, message=f"m{number}")
+            await until(finished(broker, TOPIC, number + 1))
+    ends: dict[str, list[str]] = {}
+    last = {}
+    for event in await events(broker, TOPIC):
+        if event["type"] in {"agent_complete", "agent_cancelled", "agent_error", "agent_lost"}:
+            ends.setdefault(event["run"], []).append(event["type"])
+        if "run" in event and event["type"] != "cancel_requested":
+            last[event["run"]] = event["type"]
+    assert len(ends) == 20
+    assert all(len(found) == 1 and found[0] == last[run] for run, found in ends.items())
+    assert {end for found in ends.values() for end in found} <= {"agent_complete", "agent_cancelled"}
