@@ -26,7 +26,7 @@ def _message(entry: LogEntry) -> dict[str, Any]:
     role = _ROLES.get(entry["type"])
     if role is None:
         role = text(data.get("role"))
-    return {
+    message = {
         "role": "custom" if role is None else role,
         "content": data.get("content"),
         "name": data.get("name"),
@@ -39,3 +39,6 @@ def _message(entry: LogEntry) -> dict[str, Any]:
         "run": entry["run"],
         "seq": entry["seq"],
     }
+    if "blobs" in entry:
+        message["blobs"] = entry["blobs"]
+    return message

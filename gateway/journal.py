@@ -101,10 +101,13 @@ class Journal:
         seq: The log's next seq when the run began.
         hash: The chain hash there.
         earlier: The log's end before that.
+        values: Hash -> large value that the log before that refers to; the texts are those of the run's context.
 
     """
 
-    def __init__(self, *, run: str, token: str, seq: int, hash: str, earlier: EarlierLog) -> None:
+    def __init__(
+        self, *, run: str, token: str, seq: int, hash: str, earlier: EarlierLog, values: Mapping[str, str] = {}
+    ) -> None:
         self._run = run
         self._token = token
         self._first_seq = seq
@@ -122,11 +125,17 @@ class Journal:
         """The places of `context` events that a later one may supersede, and what is left of them."""
         self._lines: deque[tuple[int, int]] = deque()
         self._unfolded: deque[tuple[int, int]] = deque()
+        self._values: dict[str, str] = dict(values)
 
     @property
     def log(self) -> tuple[int, str]:
         """The log's next seq and chain hash as of the last acknowledged append."""
         return self._last
+
+    @property
+    def values(self) -> Mapping[str, str]:
+        """The large values that the store must have before the appends of `requests`."""
+        return self._values
 
     def __len__(self) -> int:
         """Count the events that are kept."""
@@ -140,6 +149,7 @@ class Journal:
             self._steps[batch.log.next] = batch.log.after
         for index, out in enumerate(batch.entries):
             kept.entries[index] = out.entry
+            self._values.update(out.values)
             self._compact((batch.seq, index), out)
         if not kept.entries:
             del self._appends[batch.seq]

@@ -88,7 +88,7 @@ class Mirror:
         stored = read_snapshot(snapshot)
         state, context = stored.mirror, stored.mirror.context
         mirror = cls(stored.topic, stored.epoch, stored.offset)
-        mirror._log = SessionLog([asdict(entry) for entry in context.events], next_seq=context.next_seq)
+        mirror._log = SessionLog([entry.entry() for entry in context.events], next_seq=context.next_seq)
         mirror._fields = {name: getattr(context, name) for name in _CONTEXT_FIELDS}
         mirror._tool_calls = context.tool_calls
         mirror._archived_to = context.archived_to

@@ -30,11 +30,18 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         entry: As the broker takes it.
         event: The same, decoded, for those who look into it.
+        values: Hash -> large value that it refers to, which must be stored before it.
 
     """
 
     entry: Entry
     event: Mapping[str, Any]
+    values: Mapping[str, str] = {}
+
+    @property
+    def size(self) -> int:
+        """What it counts for in the outbox's bound; the length of a large value is near enough to its bytes."""
+        return len(self.entry.data) + sum(len(value) for value in self.values.values())
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,6 +82,11 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     changes: Sequence[Change]
     ticket: int
     size: int
+
+    @property
+    def values(self) -> dict[str, str]:
+        """The large values that its events refer to, by their hash."""
+        return {name: value for out in self.entries for name, value in out.values.items()}
 
 
 class _Delta:
@@ -174,7 +186,7 @@ class Outbox:
 
     def add(self, group: Group) -> None:
         """Put in events that leave at once, after everything before them."""
-        size = sum(len(out.entry.data) for out in group.entries)
+        size = sum(out.size for out in group.entries)
         self.ticket += 1
         self._queue.append((group, self.ticket, size))
         self._groups += 1

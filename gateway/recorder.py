@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from gateway.blobs import cut
 from gateway.broker.port import Entry, LogStep
 from gateway.codec import encode_event
 from gateway.context.context import Context
@@ -85,15 +86,25 @@ class Recorder:
             forbidden = data.keys() & LOG_FIELDS
             if forbidden:
                 raise EventRefusedError(f"{event.type} has fields that an event needs itself: {', '.join(forbidden)}")
-            flat = {"type": event.type, "at": at, "run": run or self._run, "seq": event.seq, "time": time, **data}
+            # The run's own context keeps the whole; the log's hash is over what travels.
+            small = cut(data)
+            common = {"type": event.type, "at": at, "run": run or self._run, "seq": event.seq, "time": time}
+            flat = common | small.data
             if message is not None:
                 flat["message"] = message
+            if small.blobs:
+                flat["blobs"] = small.blobs
             ends = message is not None and event.type == "assistant_message"
-            out.append(outgoing(flat, kind="e" if ends else "h"))
-            chain = chain_hash(chain, event.seq, event.type, time, data)
+            out.append(outgoing(flat, kind="e" if ends else "h", values=small.values))
+            chain = chain_hash(chain, event.seq, event.type, time, small.data)
         fields = self._changed(after, title)
+        added = [cut(_plain(call)) for call in after.tool_calls[self._calls :]]
+        if added:
+            items = [{**call.data, "blobs": call.blobs} if call.blobs else call.data for call in added]
+            fields["tool_calls"] = {"from": self._calls, "items": items}
         if fields:
-            out.append(outgoing({"type": "context", "at": at, "run": self._run, **fields}))
+            values = {name: value for call in added for name, value in call.values.items()}
+            out.append(outgoing({"type": "context", "at": at, "run": self._run, **fields}, values=values))
         self.context, self._hash, self._calls = after, chain, len(after.tool_calls)
         self._published = self._published | {name: value for name, value in fields.items() if name != "tool_calls"}
         self.title = self._published["title"]
@@ -103,16 +114,16 @@ class Recorder:
         now = {name: getattr(after, name) for name in _FIELDS}
         now["started_at"] = None if after.started_at is None else format_time(after.started_at)
         now["title"] = self.title if title is None else title
-        fields = {name: value for name, value in now.items() if value != self._published[name]}
-        added = after.tool_calls[self._calls :]
-        if added:
-            items = [call.to_dict() if isinstance(call, ToolCall) else call for call in added]
-            fields["tool_calls"] = {"from": self._calls, "items": items}
-        return fields
+        return {name: value for name, value in now.items() if value != self._published[name]}
 
 
-def outgoing(event: Mapping[str, Any], *, kind: EntryKind = "h") -> Outgoing:
+def outgoing(event: Mapping[str, Any], *, kind: EntryKind = "h", values: Mapping[str, str] = {}) -> Outgoing:
     """Encode an event for the outbox.
+
+    Args:
+        event: The event.
+        kind: How it is stored.
+        values: Hash -> large value that it refers to.
 
     Raises:
         EventRefusedError: It breaks an entry rule.
@@ -121,7 +132,11 @@ def outgoing(event: Mapping[str, Any], *, kind: EntryKind = "h") -> Outgoing:
     # Elsewhere a field of this name is no id: a log line's is its text.
     named = event["message"] if kind == "e" else ""
     entry = Entry(kind=kind, type=str(event.get("type", "")), message=named, data=encode_event(event))
-    return Outgoing(entry=entry, event=event)
+    return Outgoing(entry=entry, event=event, values=values)
+
+
+def _plain(call: dict[str, Any] | ToolCall) -> dict[str, Any]:
+    return call.to_dict() if isinstance(call, ToolCall) else call
 
 
 def lost_event(run: str, *, at: int) -> bytes:

@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
+from gateway.blobs import encoded
 from gateway.broker.port import (
     AppendAnswer,
     Appended,
@@ -114,7 +115,7 @@ class Sender:
         if batch is None:
             raise RuntimeError("expected the run's start in the outbox")
         await self._note_due()
-        answer = await self._attempt(self._request(batch))
+        answer = await self._store_values(batch.values) or await self._attempt(self._request(batch))
         if isinstance(answer, Appended):
             self._stored(batch, answer)
             self._put_off_renewal()
@@ -194,8 +195,10 @@ class Sender:
 
     async def _deliver(self, batch: Batch) -> None:
         ends = batch.entries[-1].entry.kind == "x"
+        full = await self._store_values(batch.values)
         while True:
-            answer = await self._attempt(self._request(batch))
+            # A run's end is always taken; what it refers to stays a preview then.
+            answer = (not ends and full) or await self._attempt(self._request(batch))
             if isinstance(answer, Appended):
                 self._stored(batch, answer)
                 if ends:
@@ -226,6 +229,7 @@ class Sender:
     async def _restore(self, answer: Restore) -> None:
         """Write again what the store lost, from where it stands."""
         _logger.warning("topic %s lost what run %s wrote; writing it again", self._topic, self._run)
+        await self._store_values(self._journal.values)
         while True:
             self.position = answer.position
             self._takes_lease = answer.holder != self._run
@@ -288,6 +292,13 @@ class Sender:
         """Let sweepers look at the topic when the lease would lapse."""
         at = self._broker.now() + self._lease_ms
         await self._patience.call(lambda: self._broker.set_due(self._topic, at))
+
+    async def _store_values(self, values: Mapping[str, str]) -> Bound | None:
+        """Store large values before the events that refer to them; Bound where the topic has no room for them."""
+        if not values:
+            return None
+        blobs = {name: encoded(text) for name, text in values.items()}
+        return await self._patience.call(lambda: self._broker.store_blobs(self._topic, blobs))
 
     async def _attempt(self, request: AppendRequest) -> AppendAnswer:
         return await self._patience.call(lambda: self._broker.append(self._topic, request, position=self.position))

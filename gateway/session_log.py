@@ -6,15 +6,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gateway.event_types import LOG_FIELDS, SURFACE_TYPES
-from gateway.fields import identifier, index, text
+from gateway.fields import identifier, index, mapping, text
 
-__all__ = ["MAX_BOOKKEEPING", "LogEntry", "SessionLog"]
+__all__ = ["MAX_BOOKKEEPING", "LogEntry", "SessionLog", "entry_of"]
 
 MAX_BOOKKEEPING = 1000
 """Bookkeeping entries that are kept of an open turn."""
 
 LogEntry = dict[str, Any]
-"""``{"seq", "type", "time", "data", "run", "message"}``; never changed once it is made, so that snapshots share it."""
+"""``{"seq", "type", "time", "data", "run", "message", "blobs"?}``; never changed once made: snapshots share it."""
 
 _Key = tuple[int, int]
 
@@ -52,18 +52,10 @@ class SessionLog:
             run: Its run.
 
         """
-        seq = index(event.get("seq"))
-        if seq is None or seq < self.next_seq:
+        entry = entry_of(event)
+        if entry is None or entry["seq"] < self.next_seq:
             return None
-        self.next_seq = seq + 1
-        entry = {
-            "seq": seq,
-            "type": kind,
-            "time": text(event.get("time")),
-            "data": {key: value for key, value in event.items() if key not in LOG_FIELDS},
-            "run": run,
-            "message": identifier(event.get("message")),
-        }
+        self.next_seq = entry["seq"] + 1
         if kind in SURFACE_TYPES:
             self._add_surface(entry)
         elif kind == "turn_end":
@@ -132,6 +124,25 @@ class SessionLog:
             count = self._carried.pop(message) - 1
             if count:
                 self._carried[message] = count
+
+
+def entry_of(event: Mapping[str, Any]) -> LogEntry | None:
+    """Make the entry of a logged event; None where it has no seq."""
+    seq = index(event.get("seq"))
+    if seq is None:
+        return None
+    entry = {
+        "seq": seq,
+        "type": event["type"],
+        "time": text(event.get("time")),
+        "data": {key: value for key, value in event.items() if key not in LOG_FIELDS},
+        "run": identifier(event.get("run")),
+        "message": identifier(event.get("message")),
+    }
+    blobs = mapping(event.get("blobs"))
+    if blobs is not None:
+        entry["blobs"] = blobs
+    return entry
 
 
 def _replaced(entry: LogEntry) -> tuple[int, int] | None:

@@ -34,6 +34,14 @@ class LoggedEntry(msgspec.Struct, kw_only=True):
     data: dict[str, Any] = {}
     run: str | None = None
     message: str | None = None
+    blobs: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+
+    def entry(self) -> dict[str, Any]:
+        """Give it as a mirror keeps it."""
+        entry = msgspec.structs.asdict(self)
+        if self.blobs is msgspec.UNSET:
+            del entry["blobs"]
+        return entry
 
 
 class ContextState(msgspec.Struct, kw_only=True):

@@ -63,6 +63,7 @@ _FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "error": _TEXT,
     "mode": st.sampled_from(["now", "after_step"]),
     "title": JSON,
+    "blobs": JSON,
     "iteration": JSON,
     "tool_calls": _TOOL_CALLS,
 }

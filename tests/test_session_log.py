@@ -28,6 +28,7 @@ def test_add_gives_the_entry_or_nothing() -> None:
         "data": {"content": "a"},
         "run": "r",
         "message": "m",
+        "blobs": {},
     }
     assert log.next_seq == 4
     assert _add(log, "user_message", 3) is None

@@ -1,6 +1,7 @@
 """What goes into the scripts and what comes out of them (STORE.md 8)."""
 
 import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -15,8 +16,11 @@ from gateway.broker.port import (
     Fenced,
     History,
     Restore,
+    Stale,
+    Standing,
     Stored,
     Unmet,
+    Weight,
 )
 from gateway.broker.wire import Argument
 from gateway.errors import BrokerError
@@ -30,6 +34,10 @@ __all__ = [
     "history",
     "position_of",
     "refusal",
+    "slices",
+    "stale",
+    "standing",
+    "weight",
 ]
 
 MAX_ENTRIES = 1_000
@@ -178,6 +186,49 @@ def refusal(answer: Any) -> Restore | Ended | Fenced:
             return Fenced(position=position_of(answer[1], answer[2]), holder=answer[3].decode())
         case _:
             raise BrokerError(f"a script gave an answer that is none of its own: {answer!r}")
+
+
+def stale(answer: Any) -> Stale | None:
+    """Read what refuses a trim and its archive alike; None where the answer is another."""
+    match answer[0]:
+        case b"gone":
+            return Stale(position=Position(), floor=0)
+        case b"stale":
+            return Stale(position=position_of(answer[1], answer[2]), floor=int(answer[3]))
+        case _:
+            return None
+
+
+def weight(counts: bytes | None, *, fields: int, snapshot: int, archive: bytes | None) -> Weight:
+    """Read the state's counts: ``<top> <events> <open> <bytes of both> <mark>``; None for no topic."""
+    _, events, opens, event_bytes, open_bytes, *_ = counts.split(b" ") if counts else (b"0",) * 5
+    return Weight(
+        size=int(event_bytes) + int(open_bytes),
+        snapshot=snapshot,
+        archive=int(archive or 0),
+        events=int(events) + int(opens),
+        fields=fields,
+    )
+
+
+def standing(lease: bytes | None, approvals: Mapping[str, str]) -> Standing:
+    """Read a lease: ``<run> <token> <deadline> <length>``; empty or None for none."""
+    run, _, deadline, _ = lease.split(b" ") if lease else (b"", b"", b"0", b"0")
+    return Standing(holder=run.decode(), deadline=int(deadline), approvals=approvals)
+
+
+def slices(items: Iterable[tuple[int, bytes]], *, size: int) -> Iterator[list[tuple[int, bytes]]]:
+    """Cut numbered events into lists of at most ``size`` bytes and 1,000 events, or of one event."""
+    part: list[tuple[int, bytes]] = []
+    total = 0
+    for item in items:
+        total += len(item[1])
+        if part and (total > size or len(part) >= MAX_ENTRIES):
+            yield part
+            part, total = [], len(item[1])
+        part.append(item)
+    if part:
+        yield part
 
 
 def appended(place: bytes, *, people: int, repeated: bool) -> Appended:

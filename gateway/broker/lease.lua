@@ -1,5 +1,6 @@
 -- lease: moves the deadline of a run's lease, or declares a run lost whose deadline has passed (STORE.md 5, 8).
--- ARGV 1-6 as everywhere; 7 "renew" or "lost", 8 run, 9 token, 10 ms, 11 the data of the `agent_lost` event.
+-- ARGV 1-6 as everywhere; 7 "renew" or "lost", 8 run, 9 token, 10 ms: the lease's length, or for how long the caller's
+-- link has been steady; 11 the data of the `agent_lost` event.
 
 --@state
 local s = whole(load())
@@ -22,6 +23,9 @@ end
 
 if s.run ~= run then return {'no', 'holder'} end
 if s.deadline > now then return {'alive', s.deadline} end
+-- Whoever was cut off itself cannot tell the dead from those who were cut off with it.
+local steady = tonumber(ARGV[10])
+if steady < s.length then return {'alive', now + s.length - steady} end
 
 local data = ARGV[11]
 s.top = s.top + 1

@@ -1,6 +1,6 @@
 """The port: what a store of histories must do, and the laws it keeps."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -27,9 +27,11 @@ __all__ = [
     "LogStep",
     "Restore",
     "Stale",
+    "Standing",
     "Stored",
     "Trimmed",
     "Unmet",
+    "Weight",
 ]
 
 
@@ -235,6 +237,45 @@ class Stale(msgspec.Struct, frozen=True, kw_only=True):
     floor: int
 
 
+class Weight(msgspec.Struct, frozen=True, kw_only=True):
+    """What a topic takes in the store.
+
+    Attributes:
+        size: Bytes that count for the bound: events, open deltas, snapshot and archive.
+        snapshot: Bytes of them that are the stored snapshot.
+        archive: Bytes of them that are archived events.
+        events: Stored events, deltas included.
+        fields: Fields of the state.
+
+    """
+
+    size: int
+    snapshot: int
+    archive: int
+    events: int
+    fields: int
+
+    @property
+    def recent(self) -> int:
+        """Bytes above the snapshot: what a trim at the top would free."""
+        return self.size - self.snapshot - self.archive
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """What there is of a topic that may be over without anybody having said so.
+
+    Attributes:
+        holder: The run that holds the lease; "" for none.
+        deadline: When that lapses; Redis time, ms.
+        approvals: State fields of approvals, decided ones too: name -> value.
+
+    """
+
+    holder: str
+    deadline: int
+    approvals: Mapping[str, str]
+
+
 class Listener(Protocol):
     """Who hears a link. All four are called in the loop, never concurrently, and must not block or raise."""
 
@@ -330,13 +371,38 @@ class Broker(Protocol):
         ``size`` is the history's bytes when the snapshot was folded.
         """
 
+    async def weigh(self, topic: Topic) -> Weight:
+        """Tell what a topic takes; a little out of date where others append."""
+
+    async def archive(self, topic: Topic, events: Mapping[int, bytes], *, position: Position) -> int | Stale:
+        """Keep logged events, by their seq, that the trim at a position will remove for good.
+
+        One that is there stays as it is. Returns the bytes of all that is archived.
+        """
+
+    async def archived(self, topic: Topic, seqs: Sequence[int]) -> dict[int, bytes]:
+        """Give those of these events that are archived."""
+
+    async def store_blobs(self, topic: Topic, blobs: Mapping[str, bytes]) -> Bound | None:
+        """Keep large values, by their hash, before the event that refers to them; Bound where they are too many."""
+
+    async def blobs(self, topic: Topic, hashes: Sequence[str]) -> dict[str, bytes]:
+        """Give those of these values that are kept."""
+
     async def renew(
         self, topic: Topic, *, run: str, token: str, lease: int, position: Position
     ) -> Appended | Restore | Ended | Fenced:
         """Move the lease's deadline to now + ``lease`` ms."""
 
     async def declare_lost(self, topic: Topic, *, run: str, data: bytes, position: Position) -> Appended | Busy | None:
-        """Write ``agent_lost`` for a run whose deadline has passed; Busy where it lives, None where none holds."""
+        """Write ``agent_lost`` for a run whose deadline has passed; Busy where it lives, None where none holds.
+
+        Nobody is declared dead before this process' own link has been steady for the length of the run's lease: the
+        answer is Busy with the time at which it will have been.
+        """
+
+    async def standing(self, topic: Topic) -> Standing:
+        """Tell what there is of a topic that may be over without anybody having said so."""
 
     async def topics(self, *, limit: int = 1000) -> list[tuple[Topic, int]]:
         """List the topics written last, each with the Unix time (ms) of its last activity, newest first."""

@@ -4,17 +4,31 @@ import asyncio
 import math
 import time
 from collections import OrderedDict
+from collections.abc import Mapping, Sequence
 from heapq import nlargest
 from typing import Any
 
 from gateway.broker.attendance import RedisAttendance
-from gateway.broker.calls import append_answer, append_arguments, appended, check_names, history, position_of, refusal
+from gateway.broker.calls import (
+    append_answer,
+    append_arguments,
+    appended,
+    check_names,
+    history,
+    position_of,
+    refusal,
+    slices,
+    stale,
+    standing,
+    weight,
+)
 from gateway.broker.keys import SHARDS, Keys, shard_of
 from gateway.broker.link import RedisLink
 from gateway.broker.port import (
     AppendAnswer,
     Appended,
     AppendRequest,
+    Bound,
     Busy,
     Ended,
     Fenced,
@@ -22,9 +36,11 @@ from gateway.broker.port import (
     Listener,
     Restore,
     Stale,
+    Standing,
     Trimmed,
+    Weight,
 )
-from gateway.broker.scripts import APPEND, LEASE, READ, TRIM, Script
+from gateway.broker.scripts import APPEND, ARCHIVE, LEASE, READ, TRIM, Script
 from gateway.broker.wire import Argument, Server, Wire, WireKeeper
 from gateway.types import Position, Topic, new_epoch
 
@@ -38,6 +54,8 @@ CLOCK_RENEWAL = 60.0
 """Seconds after which the clocks are compared again."""
 REMEMBERED_TOPICS = 10_000
 """Topics of which it is known when these were done last; a forgotten one has them done early."""
+ARCHIVED_AT_ONCE = 256 * 1024
+"""Bytes of events that one call archives, unless one is larger: more would stop the server for long."""
 DUE_AT_ONCE = 1_000
 """Topics of one shard in one answer of `RedisBroker.due`."""
 
@@ -115,15 +133,95 @@ class RedisBroker:
 
         """
         answer = await self._page(TRIM, topic, position, snapshot, size)
-        if answer[0] == b"gone":
-            return Stale(position=Position(), floor=0)
-        if answer[0] == b"stale":
-            return Stale(position=position_of(answer[1], answer[2]), floor=int(answer[3]))
+        if (refused := stale(answer)) is not None:
+            return refused
         at = position_of(answer[1], answer[2])
         # The floor stands; what lies below goes in slices, so that the server stops for none for long.
         while answer[0] == b"ok" and answer[3] == 1:
             answer = await self._page(TRIM, topic, at, b"", 0)
         return Trimmed(position=at)
+
+    async def weigh(self, topic: Topic) -> Weight:
+        """Tell what a topic takes; see `Broker.weigh`.
+
+        Raises:
+            BrokerUnavailableError: The server is away, or in no state to answer.
+
+        """
+        state, _, _, snap, archive, _ = self._keys.of(topic)
+        wire = await self._wire(self._pages)
+        counts, fields, snapshot, archived = await asyncio.gather(
+            wire.call("HGET", state, "d"),
+            wire.call("HLEN", state),
+            wire.call("STRLEN", snap),
+            wire.call("HGET", archive, "bytes"),
+        )
+        return weight(counts, fields=fields, snapshot=snapshot, archive=archived)
+
+    async def archive(self, topic: Topic, events: Mapping[int, bytes], *, position: Position) -> int | Stale:
+        """Keep logged events that a trim will remove; see `Broker.archive`.
+
+        Raises:
+            BrokerUnavailableError: The server is away, or in no state to answer.
+
+        """
+        total = 0
+        for part in slices(events.items(), size=ARCHIVED_AT_ONCE):
+            answer = await self._page(ARCHIVE, topic, position, *(item for pair in part for item in pair))
+            if (refused := stale(answer)) is not None:
+                return refused
+            total = int(answer[1])
+        return total
+
+    async def archived(self, topic: Topic, seqs: Sequence[int]) -> dict[int, bytes]:
+        """Give those of these events that are archived.
+
+        Raises:
+            BrokerUnavailableError: The server is away, or in no state to answer.
+
+        """
+        if not seqs:
+            return {}
+        wire = await self._wire(self._pages)
+        found = await wire.call("HMGET", self._keys.of(topic)[4], *seqs)
+        return {seq: data for seq, data in zip(seqs, found, strict=True) if data is not None}
+
+    async def store_blobs(self, topic: Topic, blobs: Mapping[str, bytes]) -> Bound | None:
+        """Keep large values, at most ``max_bytes`` of one topic; see `Broker.store_blobs`.
+
+        Raises:
+            BrokerUnavailableError: The server is away, or in no state to answer.
+
+        """
+        key = self._keys.of(topic)[5]
+        wire = await self._wire(self._pages)
+        names = list(blobs)
+        held, *known = await asyncio.gather(
+            wire.call("HGET", key, "bytes"), *(wire.call("HEXISTS", key, name) for name in names)
+        )
+        total = int(held or 0)
+        new = [name for name, there in zip(names, known, strict=True) if not there]
+        if total + sum(len(blobs[name]) for name in new) > self._max_bytes:
+            return Bound(size=total)
+        # Plainly, and one by one: through a script such values would stop the server (STORE.md 9).
+        for name in new:
+            total += len(blobs[name])
+            await wire.call("HSET", key, name, blobs[name], "bytes", total)
+        if self._ttl:
+            await wire.call("PEXPIRE", key, self._ttl)
+        return None
+
+    async def blobs(self, topic: Topic, hashes: Sequence[str]) -> dict[str, bytes]:
+        """Give those of these values that are kept.
+
+        Raises:
+            BrokerUnavailableError: The server is away, or in no state to answer.
+
+        """
+        wire = await self._wire(self._pages)
+        key = self._keys.of(topic)[5]
+        found = {name: await wire.call("HGET", key, name) for name in hashes}
+        return {name: value for name, value in found.items() if value is not None}
 
     async def renew(
         self, topic: Topic, *, run: str, token: str, lease: int, position: Position
@@ -156,13 +254,33 @@ class RedisBroker:
         check_names(run=run)
         wire = await self._wire(self._steps)
         arguments = self._common(wire, position, ttl=self._active(wire, topic))
-        arguments += ("lost", run, "", 0, data)
+        steady = max(0.0, asyncio.get_running_loop().time() - wire.steady_since)
+        arguments += ("lost", run, "", int(steady * 1000), data)
         answer = await wire.run(LEASE, self._keys.of(topic), arguments)
         if answer[0] == b"ok":
             return appended(answer[1], people=0, repeated=False)
         if answer[0] == b"alive":
             return Busy(holder=run, deadline=int(answer[1]), position=position)
         return None
+
+    async def standing(self, topic: Topic) -> Standing:
+        """Tell what there is of a topic that may be over; see `Broker.standing`.
+
+        Raises:
+            BrokerUnavailableError: The server is away, or in no state to answer.
+
+        """
+        wire = await self._wire(self._pages)
+        state = self._keys.of(topic)[0]
+        lease = await wire.call("HGET", state, "lease")
+        approvals: dict[str, str] = {}
+        cursor = b"0"
+        while lease:
+            cursor, found = await wire.call("HSCAN", state, cursor, "MATCH", "a:*", "COUNT", 1000)
+            approvals |= {name.decode(): text.decode() for name, text in zip(found[::2], found[1::2], strict=True)}
+            if cursor == b"0":
+                break
+        return standing(lease, approvals)
 
     async def topics(self, *, limit: int = 1000) -> list[tuple[Topic, int]]:
         """List the topics written last, with the Unix time (ms) of their last activity, to within 10 s.

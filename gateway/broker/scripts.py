@@ -3,7 +3,7 @@
 import hashlib
 from pathlib import Path
 
-__all__ = ["APPEND", "LEASE", "READ", "SCRIPTS", "TRIM", "Script"]
+__all__ = ["APPEND", "ARCHIVE", "LEASE", "READ", "SCRIPTS", "TRIM", "Script"]
 
 
 class Script:
@@ -29,4 +29,5 @@ APPEND = Script("append")
 READ = Script("read")
 TRIM = Script("trim")
 LEASE = Script("lease")
-SCRIPTS = (APPEND, READ, TRIM, LEASE)
+ARCHIVE = Script("archive")
+SCRIPTS = (APPEND, READ, TRIM, LEASE, ARCHIVE)

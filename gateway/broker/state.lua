@@ -78,7 +78,8 @@ local function whole(s)
       or (s.floor > 0 and redis.call('EXISTS', KEYS[4]) == 0)
   end
   if not broken then return s end
-  redis.call('UNLINK', KEYS[1], KEYS[2], KEYS[3], KEYS[4])
+  -- The archive, too: its seqs are about to be given anew.
+  redis.call('UNLINK', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5])
   s = load()
   begin(s)
   return s

@@ -6,6 +6,7 @@ command may no longer be true, and it takes one connection for every call in fli
 
 import asyncio
 import logging
+import math
 import re
 import ssl
 import time
@@ -19,12 +20,15 @@ from redis.asyncio.connection import RedisSSLContext, parse_url
 from gateway.broker.scripts import SCRIPTS, Script
 from gateway.errors import BrokerError, BrokerUnavailableError
 
-__all__ = ["Argument", "Server", "Wire", "WireKeeper", "packed"]
+__all__ = ["LATE", "Argument", "Server", "Wire", "WireKeeper", "packed"]
 
 logger = logging.getLogger(__name__)
 
 Argument = str | bytes | int
 ProtocolT = TypeVar("ProtocolT", bound=asyncio.Protocol)
+
+LATE = 1.0
+"""Seconds after which an answer is late: the link was not steady."""
 
 _PASSING = re.compile(
     r"(?:^|[\s:-])(TRYAGAIN|MOVED|ASK|CLUSTERDOWN|LOADING|MASTERDOWN|READONLY|OOM|MISCONF|NOREPLICAS|BUSY"
@@ -106,6 +110,8 @@ class Wire(asyncio.Protocol):
         self.measured = 0.0
         """When that was measured; monotonic, s."""
         self.closed = False
+        self.steady_since = math.inf
+        """Loop time since which it has been up and no answer was late."""
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._reader = hiredis.Reader()
@@ -148,6 +154,7 @@ class Wire(asyncio.Protocol):
             raise BrokerUnavailableError(f"Redis at {self.server.name} is a replica, not a master")
         self.server_id = f"{facts['run_id']}:{facts['second_repl_offset']}"
         await asyncio.gather(*(self.call("SCRIPT", "LOAD", script.source) for script in SCRIPTS))
+        self.steady_since = self._loop.time()
 
     async def measure(self) -> None:
         """Compare the clocks."""
@@ -263,7 +270,9 @@ class Wire(asyncio.Protocol):
                 logger.warning("Redis at %s said something unasked: %.200r", self.server.name, answer)
                 self.close()
                 return
-            future, _ = self._due.popleft()
+            future, sent = self._due.popleft()
+            if self._heard - sent > LATE:
+                self.steady_since = self._heard
             failed = isinstance(answer, hiredis.ReplyError)
             if future is None:
                 if failed:

@@ -18,7 +18,7 @@ const ROLES = new Map([
  */
 export function conversation(entries) {
   const messages = [];
-  for (const { type, data, time, message, run, seq } of entries) {
+  for (const { type, data, time, message, run, seq, blobs } of entries) {
     const role = type === 'custom_message' ? (text(data.role) ?? 'custom') : ROLES.get(type);
     if (role === undefined) continue;
     messages.push({
@@ -33,6 +33,7 @@ export function conversation(entries) {
       message,
       run,
       seq,
+      ...(blobs === undefined ? {} : { blobs }),
     });
   }
   return messages;

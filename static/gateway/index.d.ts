@@ -59,6 +59,8 @@ export interface LogEntry {
   data: Record<string, any>;
   run: string | null;
   message: string | null;
+  /** Which texts of `data` are only their beginning: by JSON pointer, where the whole is (PROTOCOL.md 4.6). */
+  blobs?: { [pointer: string]: { hash: string; bytes: number } };
 }
 
 export interface ContextState {
@@ -180,6 +182,8 @@ export interface Message {
   message: string | null;
   run: string | null;
   seq: number;
+  /** As of its log entry. */
+  blobs?: LogEntry['blobs'];
 }
 
 /** A reader's copy of an agent's state, exact at its position. Its values are to be read; only the mirror changes them. */

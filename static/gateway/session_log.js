@@ -1,5 +1,5 @@
 import { SURFACE_TYPES } from './event_types.js';
-import { id, index, list, text } from './fields.js';
+import { id, index, list, object, text } from './fields.js';
 
 /** @typedef {import('./index.js').LogEntry} LogEntry */
 /** @typedef {import('./index.js').ContextState} ContextState */
@@ -26,6 +26,9 @@ function positionOf(entry) {
   const range = isSurface(entry) ? replacedRange(entry.data) : null;
   return range === null ? entry.seq : range[0];
 }
+
+/** @param {Record<string, any> | null} blobs the references to an event's large values */
+const withBlobs = (blobs) => (blobs === null ? {} : { blobs });
 
 /** The visible part of a topic's session log: the `events` of a context, kept in order (PROTOCOL.md 5.3, logged types). */
 export class SessionLog {
@@ -67,6 +70,7 @@ export class SessionLog {
       data: Object.fromEntries(Object.entries(event).filter(([key]) => !ENVELOPE.has(key))),
       run,
       message: id(event.message),
+      ...withBlobs(object(event.blobs)),
     };
     if (isSurface(entry)) this.#putSurface(entry);
     else this.#putBookkeeping(entry);

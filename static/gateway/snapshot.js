@@ -206,6 +206,7 @@ function readEntry(source) {
     data: optional(source.data, 'data', object, 'an object', {}),
     run: textOrNull(source.run, 'run'),
     message: textOrNull(source.message, 'message'),
+    ...(source.blobs === undefined ? {} : { blobs: read(source.blobs, 'blobs', object, 'an object') }),
   };
 }
 
