@@ -5,6 +5,8 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any, NoReturn
 
+import msgspec
+
 from gateway.codec import encode_json
 from gateway.errors import CommandError, ErrorCode
 from gateway.session import topic_of
@@ -93,7 +95,7 @@ def encode_content(content: str | list[dict[str, Any]]) -> str:
 
 
 def arguments_field(data: Mapping[str, Any], *, wanted: bool) -> str | None:
-    """Read the field ``arguments``: the JSON text that replaces a tool call's own.
+    """Read the field ``arguments``: the JSON text of an object that replaces a tool call's own.
 
     Args:
         data: What was sent.
@@ -111,14 +113,25 @@ def arguments_field(data: Mapping[str, Any], *, wanted: bool) -> str | None:
     if size > MAX_ARGUMENTS:
         refuse(f"`arguments` may have {MAX_ARGUMENTS} bytes, this has {size}")
     try:
-        json.loads(text, parse_constant=_refuse_constant)
-    except json.JSONDecodeError as error:
-        refuse(f"`arguments` are no JSON: {error.msg} at line {error.lineno}, column {error.colno}")
+        value = msgspec.json.decode(text)
     except RecursionError:
         refuse("`arguments` are nested too deeply")
-    except ValueError as error:  # a number of too many digits
-        refuse(f"`arguments` are no JSON: {error}")
+    except (msgspec.DecodeError, UnicodeEncodeError) as error:
+        refuse(f"`arguments` are no JSON: {_place(text) or error}")
+    if not isinstance(value, dict):
+        refuse(f"expected `arguments` to be a JSON object, got {type(value).__name__}")
     return text
+
+
+def _place(text: str) -> str:
+    """Say what is wrong with a text that is no JSON, and where; "" where only a stricter decoder finds fault."""
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        return f"{error.msg} at line {error.lineno}, column {error.colno}"
+    except (RecursionError, ValueError):
+        pass
+    return ""
 
 
 def reason_field(data: Mapping[str, Any]) -> str | None:
@@ -132,7 +145,3 @@ def reason_field(data: Mapping[str, Any]) -> str | None:
     if size > MAX_REASON:
         refuse(f"`reason` may have {MAX_REASON} bytes, this has {size}")
     return reason
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    refuse(f"`arguments` are no JSON: {name} is no JSON number")

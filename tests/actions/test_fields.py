@@ -16,7 +16,7 @@ from gateway.actions.fields import (
 from gateway.errors import CommandError
 
 
-@pytest.mark.parametrize("text", ['{"a":1}', "[]", '"ü"', "5", " {} "])
+@pytest.mark.parametrize("text", ['{"a":1}', '{"ü": [1.0, "\\u00fc"]}', " {} ", '{\n"a": null}'])
 def test_arguments_that_parse_are_taken_as_they_are(text: str) -> None:
     assert arguments_field({"arguments": text}, wanted=True) == text
 
@@ -28,10 +28,14 @@ def test_arguments_that_parse_are_taken_as_they_are(text: str) -> None:
         ('{\n "a" 1}', "at line 2, column 6"),
         ("", "at line 1, column 1"),
         ("{} {}", "at line 1, column 4"),
-        ("[NaN]", "NaN is no JSON number"),
-        ("[" * 100_000, "`arguments` may have"),
-        ("[" * 60_000, "nested too deeply"),
-        ("1" * 5000, "are no JSON"),
+        ('{"a":NaN}', "are no JSON: JSON is malformed: invalid character (byte 5)"),
+        ('{"a":"\\ud800"}', "are no JSON: "),
+        ('{"a":"\ud800"}', "are no JSON: "),
+        ("[]", "expected `arguments` to be a JSON object, got list"),
+        ("null", "expected `arguments` to be a JSON object"),
+        ('{"a":' * 20_000, "`arguments` may have"),
+        ('{"a":' * 10_000, "nested too deeply"),
+        ("1" * 5000, "Integer value out of range"),
         ('"' + "x" * MAX_ARGUMENTS + '"', f"may have {MAX_ARGUMENTS} bytes"),
         (None, "expected `arguments`"),
         ({"a": 1}, "as JSON text"),

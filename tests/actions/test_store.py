@@ -97,7 +97,7 @@ async def test_answers_that_were_lost_change_nothing(
     for number, (method, data) in enumerate(
         [
             ("edit", {"message": message, "content": "new"}),
-            ("decide", {"run": "r1", "tool_call_id": "open", "decision": "edit", "arguments": "[]"}),
+            ("decide", {"run": "r1", "tool_call_id": "open", "decision": "edit", "arguments": "{}"}),
             ("decide", {"run": "r1", "tool_call_id": "late", "decision": "approve"}),
             ("cancel", {"message": message}),
             ("cancel", {"run": "r1"}),
