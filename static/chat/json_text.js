@@ -101,9 +101,10 @@ const SHORT = 60;
 /**
  * Lays JSON text out for reading. Only space between tokens changes; what does not parse is given back as it is.
  * @param {string} text
+ * @param {{open?: boolean}} [how] - what is outermost is never on one line
  * @returns {Token[]}
  */
-export function layout(text) {
+export function layout(text, { open = false } = {}) {
   const all = tokens(text);
   if (!isJson(text)) return all;
   const solid = all.filter(({ kind }) => kind !== 'space');
@@ -126,7 +127,7 @@ export function layout(text) {
     if (closes && !flat.pop() && solid[index - 1].text !== '{' && solid[index - 1].text !== '[') newline();
     laid.push(token);
     if (opens) {
-      flat.push(flat.at(-1) === true || isShort(solid, index));
+      flat.push(flat.at(-1) === true || (!(open && flat.length === 0) && isShort(solid, index)));
       if (!flat.at(-1) && next?.text !== '}' && next?.text !== ']') newline();
     } else if (token.text === ',') {
       if (flat.at(-1)) gap(' ');

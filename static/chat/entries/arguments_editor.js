@@ -24,7 +24,7 @@ export class ArgumentsEditor {
   constructor(asked, changed) {
     this.#asked = asked;
     this.element = el('div', { class: 'editor' }, this.#numbers, el('div', { class: 'paper' }, this.#shown, this.#box));
-    this.#box.value = layout(asked)
+    this.#box.value = layout(asked, { open: true })
       .map(({ text }) => text)
       .join('');
     this.#box.addEventListener('input', () => {
