@@ -1,26 +1,19 @@
 """A real model behind OpenAI's chat completions API, at OpenAI or wherever else speaks it."""
 
-import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import httpx
 from openai import APIConnectionError, AsyncOpenAI, omit
 
 from gateway.adapters.openai_chat import ChatCompletions
+from gateway.agent.streaming import respond_streamed
 from gateway.context.content import ContentPart
 from gateway.context.context import Context
 from gateway.context.messages import Message
 from gateway.context.tools import Tool
-from gateway.errors import ProviderError
 from gateway.run import Run
 
 __all__ = ["OpenAIModel", "request_messages", "request_tools"]
-
-_logger = logging.getLogger(__name__)
-
-_ATTEMPTS = 3
-"""Requests for one message whose stream breaks off; what an attempt wrote is discarded."""
 
 
 class OpenAIModel:
@@ -43,20 +36,9 @@ class OpenAIModel:
 
     async def respond(self, run: Run, tools: Sequence[Tool]) -> Message:
         """Continue the conversation by one message; see `Model.respond`."""
-        attempt = 1
-        while True:
-            try:
-                return await self._stream(run, tools)
-            except (APIConnectionError, ProviderError, httpx.TransportError) as error:
-                broken_off = not isinstance(error, ProviderError) or error.code == "incomplete_stream"
-                if not broken_off or attempt == _ATTEMPTS:
-                    raise
-                _logger.warning("attempt %d of a response broke off: %s", attempt, error)
-            attempt += 1
-            if run.open_message is not None:
-                await run.discard(reason="the stream of the response broke off; it is asked for again")
+        return await respond_streamed(run, lambda: self._stream(run, tools), broken_off=(APIConnectionError,))
 
-    async def _stream(self, run: Run, tools: Sequence[Tool]) -> Message:
+    async def _stream(self, run: Run, tools: Sequence[Tool]) -> None:
         adapter = ChatCompletions(run)
         messages: Any = request_messages(run.context)  # the SDK's TypedDicts, made as plain maps
         offered: Any = request_tools(tools) or omit
@@ -66,12 +48,7 @@ class OpenAIModel:
         async with stream:
             async for chunk in stream:
                 await adapter.feed(chunk.model_dump(exclude_unset=True))
-        before = len(run.context.entries)
         await adapter.finish()
-        message = run.context.entries[-1]
-        if len(run.context.entries) == before or message.role != "assistant":
-            raise ProviderError("the stream ended without a response", code="incomplete_stream")
-        return message
 
 
 def request_messages(context: Context) -> list[dict[str, Any]]:

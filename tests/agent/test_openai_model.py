@@ -2,6 +2,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +17,10 @@ from gateway.context.context import Context
 from gateway.context.messages import Message, ToolCall
 from gateway.errors import ProviderError
 from gateway.publisher import Publisher
-from tests.publishing import events, mirror
+from tests.agent.provider import BREAK, HANG, Provider, Response
+from tests.people import cancel
+from tests.publishing import events, mirror, until
+from tests.recordings import lines, read, recordings
 
 TOPIC = "chat:1"
 USAGE = {"prompt_tokens": 7, "completion_tokens": 2, "total_tokens": 9}
@@ -29,58 +33,14 @@ def chunk(delta: dict[str, Any] | None, *, finish: str | None = None, call: str 
     return {"id": call, **common, "choices": choices, "usage": usage}
 
 
-class Provider:
-    """A server that speaks the streaming form of chat completions; keeps what it was asked."""
-
-    def __init__(self, *responses: list[dict[str, Any] | None] | int) -> None:
-        self._responses = list(responses)
-        self.asked: list[dict[str, Any]] = []
-        self.url = ""
-
-    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
-            head = (await reader.readuntil(b"\r\n\r\n")).decode()
-            length = next(int(line[15:]) for line in head.splitlines() if line.lower().startswith("content-length:"))
-            self.asked.append(json.loads(await reader.readexactly(length)))
-            response = self._responses.pop(0)
-            if isinstance(response, int):
-                writer.write(b"HTTP/1.1 %d no\r\ncontent-length: 0\r\nconnection: close\r\n\r\n" % response)
-            else:
-                await self._stream(writer, response)
-        writer.close()
-        with contextlib.suppress(ConnectionError):
-            await writer.wait_closed()
-
-    async def _stream(self, writer: asyncio.StreamWriter, response: list[dict[str, Any] | None]) -> None:
-        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
-        for event in response:
-            if event is None:  # the connection breaks
-                await writer.drain()
-                writer.transport.abort()
-                return
-            self._write(writer, json.dumps(event))
-        self._write(writer, "[DONE]")
-        writer.write(b"0\r\n\r\n")
-        await writer.drain()
-
-    @staticmethod
-    def _write(writer: asyncio.StreamWriter, data: str) -> None:
-        line = f"data: {data}\n\n".encode()
-        writer.write(b"%x\r\n%b\r\n" % (len(line), line))
-
-
 @contextlib.asynccontextmanager
-async def provider(*responses: list[dict[str, Any] | None] | int) -> AsyncIterator[tuple[OpenAIModel, Provider]]:
-    served = Provider(*responses)
-    server = await asyncio.start_server(served.answer, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    model = OpenAIModel("local", base_url=f"http://127.0.0.1:{port}/v1", api_key="none")
-    try:
-        yield model, served
-    finally:
-        await model.aclose()
-        server.close()
-        await server.wait_closed()
+async def provider(*responses: Response) -> AsyncIterator[tuple[OpenAIModel, Provider]]:
+    async with Provider(*responses, done=True) as served:
+        model = OpenAIModel("local", base_url=f"{served.url}/v1", api_key="none")
+        try:
+            yield model, served
+        finally:
+            await model.aclose()
 
 
 async def test_response_is_streamed_and_used(publisher: Publisher, broker: RedisBroker) -> None:
@@ -114,7 +74,7 @@ async def test_response_is_streamed_and_used(publisher: Publisher, broker: Redis
 
 
 async def test_response_that_breaks_off_is_asked_for_again(publisher: Publisher, broker: RedisBroker) -> None:
-    broken = [chunk({"content": "half an"}), None]
+    broken = [chunk({"content": "half an"}), BREAK]
     whole = [chunk({"content": "whole"}, call="2"), chunk({}, finish="stop", call="2"), chunk(None, call="2")]
     async with provider(broken, [*whole]) as (model, served), publisher.run(TOPIC, agent="a") as run:
         message = await model.respond(run, [])
@@ -149,6 +109,42 @@ async def test_refused_request_is_the_runs_error(publisher: Publisher, broker: R
         with pytest.raises(APIStatusError):
             await agent(model)
     assert "401" in (await mirror(broker, TOPIC))["runs"][0]["error"]
+
+
+@pytest.mark.parametrize("response", [HANG, [chunk({"content": "half an"}), HANG]], ids=["silent", "in mid-stream"])
+async def test_stop_closes_the_providers_connection(
+    publisher: Publisher, broker: RedisBroker, response: Response
+) -> None:
+    async def stop() -> None:
+        async def asked() -> bool:
+            return bool(served.asked)
+
+        await until(asked)
+        await cancel(broker, TOPIC, run.id)
+
+    async with provider(response) as (model, served):
+        run = publisher.run(TOPIC, agent="a")
+        async with run:
+            await run.add_message(Message.user("Hi"))
+            stopping = asyncio.create_task(stop())
+            await answer(run, model)
+            raise AssertionError("not reached")
+        await stopping
+        await asyncio.wait_for(served.left.wait(), 10)
+    assert (await mirror(broker, TOPIC))["runs"][0]["status"] == "cancelled"
+
+
+@pytest.mark.streams
+@pytest.mark.parametrize(
+    "path", [pytest.param(item.values[1], id=item.id, marks=item.marks) for item in recordings() if "chat" in item.id]
+)
+async def test_recorded_stream_over_http_is_what_was_recorded(publisher: Publisher, path: Path) -> None:
+    async with provider(lines(path)) as (model, _), publisher.run(TOPIC, agent="a") as run:
+        message = await model.respond(run, [])
+    (turn,) = read("openai-chat", path)
+    assert (message.text, message.thinking or "") == (turn.text, turn.thinking)
+    made = [(call.id, call.name, json.loads(call.arguments)) for call in message.tool_calls or ()]
+    assert made == turn.calls
 
 
 def test_request_messages_have_the_form_of_chat_completions() -> None:
