@@ -6,6 +6,7 @@ import pytest
 
 from gateway.actions.fates import Fates
 from gateway.actions.store import ActionStore
+from gateway.broker.port import Change
 from gateway.broker.redis import RedisBroker
 from gateway.publisher import Publisher
 from gateway.types import Topic
@@ -49,6 +50,24 @@ async def test_message_is_found_behind_many_pages(broker: RedisBroker, monkeypat
     assert fate.position is not None
     assert (fate.status, fate.by, fate.position.offset) == ("withdrawn", "ann", gone["offset"])
     assert await fates.message(TOPIC, "message_taken 1") is None
+
+
+async def test_message_that_a_run_refused_is_told_with_the_reason(broker: RedisBroker) -> None:
+    """No person withdrew it, so there is no `by`."""
+    run, person = Actor(broker, TOPIC), Person(broker, TOPIC)
+    await run.start()
+    message = (await person.do("send", content="hi", id="m"))["message"]
+    gone = (
+        await run.append(
+            {"type": "message_withdrawn", "id": message, "reason": "busy"},
+            changes=(Change(field=f"m:{message}", value=""),),
+        )
+    ).position
+    place = {"epoch": gone.epoch, "offset": gone.offset}
+    told = {"status": "withdrawn", "message": message, "by": None, "reason": "busy", **place}
+    assert await person.do("withdraw", message=message) == told
+    assert await person.do("edit", message=message, content="x", id="2") == told
+    assert await person.do("cancel", message=message, id="3") == told
 
 
 async def test_event_that_only_speaks_of_a_message_is_none_of_its_own(broker: RedisBroker) -> None:
