@@ -18,8 +18,27 @@ __all__ = ["DemoModel"]
 
 _EXPRESSION = re.compile(r"[-+]?[\d(][\d\s.()]*(?:(?:\*\*|//|[-+*/%])[\d\s.()+-]*\d[\d\s.()]*)+")
 
+_WORDS = {
+    "divided by": "/",
+    "minus": "-",
+    "multiplied by": "*",
+    "plus": "+",
+    "times": "*",
+    "x": "*",
+    "×": "*",
+    "÷": "/",
+}
+"""Operators that people write otherwise, between two numbers."""
+
+_WORD = re.compile(rf"(?<=[\d)])\s*({'|'.join(map(re.escape, _WORDS))})\s*(?=[(\d.+-])", re.IGNORECASE)
+
+_ADDRESSEE = re.compile(r"\bto ((?:my|the|our|your) \w+|[^\W\d_]+)", re.IGNORECASE)
+
 _LOOKED_AT = 500
 """Characters in which an expression is looked for: the search's cost grows with their square."""
+
+_COUNTED = 4000
+"""Characters that are counted."""
 
 
 class DemoModel:
@@ -48,7 +67,7 @@ class DemoModel:
         calls = [call for call in _calls(asked) if call.name in tools]
         if not calls:
             return await self._write(run, asked, {})
-        thought = _thought(asked, calls)
+        thought = _thought(calls)
         async for word in self._words(thought):
             await run.thinking(word)
         for index, call in enumerate(calls):
@@ -93,27 +112,35 @@ class DemoModel:
 
 
 def _calls(asked: str) -> list[ToolCall]:
-    expression = _EXPRESSION.search(asked[:_LOOKED_AT])
+    expression = _EXPRESSION.search(_in_signs(asked[:_LOOKED_AT]))
     words = len(asked.split())
-    if expression is not None:
+    if re.search(r"\bpostcard", asked, re.IGNORECASE):
+        addressee = _ADDRESSEE.search(asked[:_LOOKED_AT])
+        first = ("send_postcard", {"to": addressee[1] if addressee else "a friend", "text": asked[:_LOOKED_AT]})
+    elif expression is not None:
         first = ("calculate", {"expression": expression.group().strip()})
     elif len(asked) % 2 and re.search(r"\w{3}", asked):
         first = ("search_documentation", {"query": asked[:200]})
     else:
         first = ("calculate", {"expression": f"{len(asked)} / {max(words, 1)}"})
-    calls = [first, ("word_statistics", {"text": asked or "(nothing)"})]
+    calls = [first, ("word_statistics", {"text": asked[:_COUNTED] or "(nothing)"})]
     return [
         ToolCall(id=f"call_{new_id()}", name=name, arguments=encode_json(values).decode()) for name, values in calls
     ]
 
 
-def _thought(asked: str, calls: Sequence[ToolCall]) -> str:
+def _in_signs(text: str) -> str:
+    """Write operators that are words between numbers as signs."""
+    return _WORD.sub(lambda found: f" {_WORDS[found[0].strip().lower()]} ", text)
+
+
+def _thought(calls: Sequence[ToolCall]) -> str:
     names = " and ".join(str(call.name) for call in calls)
-    words = len(re.findall(r"\w+", asked))
+    asks = any(call.name == "send_postcard" for call in calls)
     return (
-        f"The message has {words} word{'s' if words != 1 else ''}. "
         f"I answer by rules, so facts have to come from tools: {names} fit. "
         "I take their arguments from the message, and write when both results are there."
+        + (" A postcard cannot be called back, so somebody has to agree to it first." if asks else "")
     )
 
 
@@ -180,4 +207,14 @@ def _first_words(text: str) -> str:
     return plain if len(plain) <= 140 else plain[:140].rsplit(" ", 1)[0] + " …"
 
 
-_WRITERS = {"calculate": _calculated, "search_documentation": _searched, "word_statistics": _counted}
+def _posted(result: Mapping[str, Any]) -> str:
+    text = _first_words(result["text"])
+    return f"### The postcard\n\nIt went to *{result['to']}*, that is {result['sent']}:\n\n> {text}"
+
+
+_WRITERS = {
+    "calculate": _calculated,
+    "search_documentation": _searched,
+    "send_postcard": _posted,
+    "word_statistics": _counted,
+}

@@ -1,6 +1,7 @@
-"""Harmless tools that really run: arithmetic, statistics of a text, a look into the protocol's documentation."""
+"""Harmless tools that really run: arithmetic, statistics of a text, the protocol's documentation, a logged postcard."""
 
 import ast
+import logging
 import operator
 import re
 from collections import Counter
@@ -11,7 +12,17 @@ from typing import Any
 
 from gateway.context.tools import Tool, ToolFailure
 
-__all__ = ["CALCULATE", "MAX_EXPRESSION_CHARACTERS", "SEARCH_DOCUMENTATION", "TOOLS", "WORD_STATISTICS", "evaluate"]
+__all__ = [
+    "CALCULATE",
+    "MAX_EXPRESSION_CHARACTERS",
+    "SEARCH_DOCUMENTATION",
+    "SEND_POSTCARD",
+    "TOOLS",
+    "WORD_STATISTICS",
+    "evaluate",
+]
+
+_logger = logging.getLogger(__name__)
 
 MAX_EXPRESSION_CHARACTERS = 200
 """Longer expressions are refused."""
@@ -131,11 +142,20 @@ def _paragraphs() -> tuple[tuple[str, str, set[str]], ...]:
     return tuple(found)
 
 
-def _schema(name: str, description: str) -> dict[str, Any]:
+def _send_postcard(arguments: Mapping[str, Any]) -> dict[str, str]:
+    _logger.info("postcard to %s: %s", arguments["to"], arguments["text"])
+    return {"to": str(arguments["to"]), "text": str(arguments["text"]), "sent": "to the agent's log, and nowhere else"}
+
+
+def _schema(**properties: str) -> dict[str, Any]:
+    """Describe an object of texts, none of them empty."""
     return {
         "type": "object",
-        "properties": {name: {"type": "string", "description": description, "minLength": 1}},
-        "required": [name],
+        "properties": {
+            name: {"type": "string", "description": description, "minLength": 1, "maxLength": 4000}
+            for name, description in properties.items()
+        },
+        "required": list(properties),
         "additionalProperties": False,
     }
 
@@ -144,7 +164,7 @@ CALCULATE = Tool(
     name="calculate",
     function=_calculate,
     description="Works out an arithmetic expression of numbers, + - * / // % ** and parentheses.",
-    parameters=_schema("expression", "For example (3 + 4) * 12"),
+    parameters=_schema(expression="For example (3 + 4) * 12"),
     takes_context=False,
     timeout=5.0,
 )
@@ -152,7 +172,7 @@ WORD_STATISTICS = Tool(
     name="word_statistics",
     function=_word_statistics,
     description="Counts the characters and words of a text.",
-    parameters=_schema("text", "The text"),
+    parameters=_schema(text="The text"),
     takes_context=False,
     timeout=5.0,
 )
@@ -160,8 +180,17 @@ SEARCH_DOCUMENTATION = Tool(
     name="search_documentation",
     function=_search_documentation,
     description="Searches the documentation of this gateway's protocol.",
-    parameters=_schema("query", "A few words"),
+    parameters=_schema(query="A few words"),
     takes_context=False,
     timeout=5.0,
 )
-TOOLS = (CALCULATE, WORD_STATISTICS, SEARCH_DOCUMENTATION)
+SEND_POSTCARD = Tool(
+    name="send_postcard",
+    function=_send_postcard,
+    description="Sends a postcard. Somebody has to agree first.",
+    parameters=_schema(to="Whom it is for", text="What is written on it"),
+    takes_context=False,
+    timeout=5.0,
+    requires_approval=True,
+)
+TOOLS = (CALCULATE, WORD_STATISTICS, SEARCH_DOCUMENTATION, SEND_POSTCARD)

@@ -27,7 +27,14 @@ TOPIC = "chat:1"
 
 def message(*blocks: tuple[dict[str, Any], list[dict[str, Any]]], id: str = "msg_1", stop: str) -> list[Any]:
     """Give the events of a response: of each block the start and the deltas."""
-    start: dict[str, Any] = {"id": id, "type": "message", "role": "assistant", "model": "local", "content": [], "stop_reason": None}
+    start: dict[str, Any] = {
+        "id": id,
+        "type": "message",
+        "role": "assistant",
+        "model": "local",
+        "content": [],
+        "stop_reason": None,
+    }
     found: list[Any] = [
         {
             "type": "message_start",
