@@ -3,7 +3,7 @@
 import importlib
 import sys
 
-BENCHMARKS = ("append", "context", "fanout")
+BENCHMARKS = ("append", "context", "fanout", "stop")
 
 
 def main() -> None:
