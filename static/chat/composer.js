@@ -24,7 +24,7 @@ export class Composer {
 
   /**
    * @param {object} options
-   * @param {{box: HTMLTextAreaElement, send: HTMLElement, hint: HTMLElement, note: HTMLElement, notices: HTMLElement, frame: HTMLElement}} options.parts - of the page
+   * @param {{box: HTMLTextAreaElement, send: HTMLElement, hint: HTMLElement, note: HTMLElement, keep: HTMLElement, notices: HTMLElement, frame: HTMLElement}} options.parts - of the page
    * @param {string} options.topic
    * @param {Pick<Storage, 'getItem'|'setItem'|'removeItem'>} options.storage
    * @param {(text: string) => void} options.submit
@@ -43,6 +43,10 @@ export class Composer {
     this.#box.addEventListener('keydown', (event) => this.#key(event));
     this.#box.addEventListener('input', () => this.#typed());
     parts.send.addEventListener('click', () => this.#send());
+    parts.keep.addEventListener('click', () => {
+      this.#leave();
+      this.#box.focus();
+    });
     this.#typed();
   }
 
@@ -78,9 +82,10 @@ export class Composer {
     this.#sendable = allowed && connection !== 'offline' && connection !== 'denied';
     if (!allowed) this.#parts.frame.setAttribute('aria-disabled', 'true');
     else this.#parts.frame.removeAttribute('aria-disabled');
-    const note = editing ? 'Changing a waiting message. Esc leaves it as it was.' : !allowed ? 'You can read this chat. Ask its owner to write.' : connection === 'offline' ? 'Offline, draft kept' : connection === 'denied' ? 'Access ended, draft kept' : '';
+    const note = editing ? 'Changing a waiting message' : !allowed ? 'You can read this chat. Ask its owner to write.' : connection === 'offline' ? 'Offline, draft kept' : connection === 'denied' ? 'Access ended, draft kept' : '';
     setText(this.#parts.note, note);
     this.#parts.note.hidden = note === '';
+    this.#parts.keep.hidden = !editing;
     this.#typed();
   }
 

@@ -149,7 +149,7 @@ const jump = new Jump({
 });
 
 const composer = new Composer({
-  parts: { box: $('box'), send: $('send'), hint: $('send-hint'), note: $('composer-note'), notices: $('unsent'), frame: $('composer') },
+  parts: { box: $('box'), send: $('send'), hint: $('send-hint'), note: $('composer-note'), keep: $('keep'), notices: $('unsent'), frame: $('composer') },
   topic,
   storage,
   submit: (text) => {
