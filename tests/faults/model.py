@@ -8,7 +8,8 @@ It knows the bounds of the lists (100 ended runs, 100 decided approvals, 1,000 b
 history that reaches them.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, cached_property
 from itertools import accumulate
 from typing import Any
@@ -20,10 +21,45 @@ Event = Mapping[str, Any]
 ROLES = {"system_message", "user_message", "assistant_message", "tool_result", "custom_message", "cleared"}
 WORK = {"tool_call", "turn_start", "turn_end", "step_start", "step_end", "request_header"}
 ENDS = {"agent_complete": "completed", "agent_error": "failed", "agent_cancelled": "cancelled", "agent_lost": "lost"}
-COUNTS = (
-    "requests tool_calls input_tokens output_tokens total_tokens cache_creation_input_tokens cache_read_input_tokens"
-).split()
-FIELDS = "id agent_name system_prompt needs_response iteration max_iterations started_at title".split()
+KINDS = {
+    *ROLES,
+    *WORK,
+    *ENDS,
+    "agent_start",
+    "context",
+    "agent_delta",
+    "agent_thinking",
+    "tool_call_delta",
+    "usage",
+    "message_discarded",
+    "log",
+    "approval_required",
+    "approval_decided",
+    "message_queued",
+    "message_edited",
+    "message_withdrawn",
+    "message_taken",
+    "cancel_requested",
+}
+COUNTS = [
+    "requests",
+    "tool_calls",
+    "input_tokens",
+    "output_tokens",
+    "total_tokens",
+    "cache_creation_input_tokens",
+    "cache_read_input_tokens",
+]
+FIELDS = [
+    "id",
+    "agent_name",
+    "system_prompt",
+    "needs_response",
+    "iteration",
+    "max_iterations",
+    "started_at",
+    "title",
+]
 NO_DATA = {"type", "at", "run", "seq", "time", "message", "blobs"}
 NEVER = 1 << 60
 
@@ -52,7 +88,7 @@ def is_place(value: Any) -> bool:
 
 
 def given(event: Event, key: str, kind: Callable[[Any], bool], otherwise: Any = None) -> Any:
-    value = event.get(key)
+    value: Any = event.get(key)
     return (int(value) if kind in {is_integer, is_place} else value) if kind(value) else otherwise
 
 
@@ -72,11 +108,20 @@ class _History:
             "log": self.lines(),
         }
 
-    def of(self, *kinds: str) -> Iterator[tuple[int, Event]]:
-        """Go through the events of these types, as far as they are folded at all."""
+    @cached_property
+    def by_type(self) -> dict[str, list[int]]:
+        """The places of the events of each type, as far as they are folded at all."""
+        found: dict[str, list[int]] = {}
         for place, event in enumerate(self.events):
-            if event.get("type") in kinds and (event["type"] in ROLES | WORK or not self.ended(place)):
-                yield place, event
+            kind = event.get("type", "")
+            if kind in KINDS and (kind in ROLES | WORK or not self.ended(place)):
+                found.setdefault(kind, []).append(place)
+        return found
+
+    def of(self, *kinds: str) -> list[tuple[int, Event]]:
+        """Give the events of these types, as far as they are folded at all."""
+        places = sorted(place for kind in kinds for place in self.by_type.get(kind, ()))
+        return [(place, self.events[place]) for place in places]
 
     # Runs
 
@@ -96,18 +141,20 @@ class _History:
     def ended(self, place: int) -> bool:
         """Whether the run of an event had ended before it."""
         run = self.runs_of[place]
-        return run in self.starts and self.starts[run] < place and not self.alive(run, place)
+        return self.starts.get(run, NEVER) < place and not self.alive(run, place)
 
-    @cache  # noqa: B019 - lives as long as the history
     def alive(self, run: str, place: int) -> bool:
         """Whether a run is live just before a place."""
-        begun = self.starts.get(run, NEVER)
-        return begun < place and self.end_of(run, place) is None
+        return self.starts.get(run, NEVER) < place and self.end_of(run, place) is None
 
-    @cache  # noqa: B019 - as above
     def end_of(self, run: str, place: int) -> int | None:
         """Find the place, before ``place``, of the event that ended a run that has begun."""
-        return next((at for at in self.endings if self.starts[run] < at < place and run in self.victims(at)), None)
+        return self.first_of(run, bisect_left(self.endings, place))
+
+    @cache  # noqa: B019 - lives as long as the history
+    def first_of(self, run: str, count: int) -> int | None:
+        """Find the first of the history's first ``count`` ends that ended a run."""
+        return next((at for at in self.endings[:count] if at > self.starts[run] and run in self.victims(at)), None)
 
     @cache  # noqa: B019 - as above
     def victims(self, place: int) -> frozenset[str]:
@@ -243,6 +290,7 @@ class _History:
             "data": {key: value for key, value in event.items() if key not in NO_DATA},
             "run": self.runs_of[place],
             "message": self.messages_of[place],
+            **({"blobs": event["blobs"]} if isinstance(event.get("blobs"), Mapping) else {}),
         }
 
     def context(self) -> dict[str, Any]:
@@ -284,7 +332,9 @@ class _History:
         found: dict[str, list[int]] = {}
         for place, event in self.of("agent_delta", "agent_thinking", "tool_call_delta"):
             message = self.messages_of[place]
-            grows = is_place(event.get("index")) if event["type"] == "tool_call_delta" else given(event, "text", is_text)
+            grows = (
+                is_place(event.get("index")) if event["type"] == "tool_call_delta" else given(event, "text", is_text)
+            )
             if message is not None and grows and not self.carried(message, place):
                 found.setdefault(message, []).append(place)
         still = {

@@ -33,9 +33,11 @@ class Echo:
 @pytest_asyncio.fixture
 async def echo() -> AsyncIterator[tuple[Echo, Proxy]]:
     echo = Echo()
-    async with await asyncio.start_server(echo.serve, "127.0.0.1", 0) as server:
-        async with Proxy(server.sockets[0].getsockname()[1]) as proxy:
-            yield echo, proxy
+    async with (
+        await asyncio.start_server(echo.serve, "127.0.0.1", 0) as server,
+        Proxy(server.sockets[0].getsockname()[1]) as proxy,
+    ):
+        yield echo, proxy
 
 
 @contextlib.asynccontextmanager

@@ -1,0 +1,411 @@
+"""All the real parts, each connection between them through a proxy, and the faults that can strike them."""
+
+import asyncio
+import contextlib
+import random
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from redis.asyncio import Redis
+
+from gateway.broker.link import RedisLink
+from gateway.broker.port import Broker, Listener
+from gateway.broker.redis import RedisBroker
+from gateway.context.messages import Message
+from gateway.errors import FencedError, TopicBusyError
+from gateway.journal import Journal
+from gateway.mirror import Mirror
+from gateway.patience import Patience
+from gateway.publisher import Publisher
+from gateway.reader import Reader
+from gateway.run import Run
+from tests.faults.agents import Agent
+from tests.faults.followers import Follower
+from tests.faults.model import state_of
+from tests.faults.proxy import Proxy
+from tests.faults.store import Archive
+from tests.faults.tally import Tally
+from tests.publishing import SlowBroker
+from tests.servers import RedisServer
+from tests.serving import Gateway, serve
+from tests.vectors_reader import canonical
+
+__all__ = ["World", "counted", "in_a_hurry"]
+
+PATIENCE = 30.0
+PREFIX = "f"
+TIMEOUT = 1.0
+"""Seconds after which a silent Valkey is given up."""
+LEASE = 1.0
+DELTAS = {"agent_delta", "agent_thinking", "tool_call_delta"}
+
+
+def in_a_hurry(patch: Any) -> None:
+    """Shorten the pauses and patiences of client, link, hub and runs, so that a minute holds many faults."""
+    for name, value in {
+        "gateway.client.BACKOFF_BASE": 0.02,
+        "gateway.client.BACKOFF_CAP": 0.2,
+        "gateway.client_socket.PING_PATIENCE": 0.6,
+        "gateway.client_socket.OPEN_PATIENCE": 1.0,
+        "gateway.broker.link.LONGEST_PAUSE": 0.1,
+        "gateway.hub._RETRY": (0.02, 0.1),
+        "gateway.patience._MAX_DELAY": 0.1,
+        "gateway.connection.RETRY": 0.05,
+    }.items():
+        patch.setattr(name, value)
+
+
+def counted(patch: Any, tally: Tally) -> None:
+    """Count what parts do inside: positions that went on, and what runs wrote again."""
+    replied, requests, hole = Reader.replied, Journal.requests, Reader._hole
+
+    def count_recovery(self: Reader, reply: Any) -> Any:
+        tally.add("recovery", reply.get("recovered") is True)
+        return replied(self, reply)
+
+    def count_restore(self: Journal, *arguments: Any, **named: Any) -> Any:
+        tally.add("restore")
+        return requests(self, *arguments, **named)
+
+    def count_hole(self: Reader) -> None:
+        # A topic that nobody had written has no position to go on from; any other hole is the gateway's fault.
+        tally.add("hole", bool(self.position and self.position.epoch))
+        hole(self)
+
+    patch.setattr(Reader, "replied", count_recovery)
+    patch.setattr(Reader, "_hole", count_hole)
+    patch.setattr(Journal, "requests", count_restore)
+
+
+class _Broker(RedisBroker):
+    """The broker, its link soon tired of silence."""
+
+    def link(self, listener: Listener) -> RedisLink:
+        return RedisLink(self._url, listener, timeout=self._timeout, ping_after=0.3)
+
+
+class World:
+    """A Valkey that loses nothing by itself, a gateway, agents and readers; an async context manager.
+
+    Args:
+        directory: For the server's data.
+        seed: Of everything that is drawn.
+        tally: Where everything is counted.
+
+    """
+
+    def __init__(self, directory: Path, *, seed: int, tally: Tally) -> None:
+        self.tally = tally
+        self.choice = random.Random(seed)
+        self.server = RedisServer(directory / "data", {"appendonly": "yes", "appendfsync": "always"})
+        self.agents: dict[str, Agent] = {}
+        self.followers: list[Follower] = []
+        self.gateway: Gateway
+        self.redis: Redis
+        self.archive: Archive
+        self.publisher: Publisher
+        """Of events outside runs."""
+        self.admin: RedisBroker
+        self.to_store: Proxy
+        """Between agents and Valkey."""
+        self.to_hub: Proxy
+        """Between the gateway and Valkey."""
+        self.to_readers: Proxy
+        """Between readers and the gateway."""
+        self._copy = directory / "copy"
+        self._stack = contextlib.AsyncExitStack()
+        self._serving = contextlib.AsyncExitStack()
+        self._brokers: list[RedisBroker] = []
+        self._directory = directory
+        self.trimmed: set[str] = set()
+        """Topics of which something is in a snapshot alone."""
+
+    async def __aenter__(self) -> Self:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        await asyncio.to_thread(self.server.start)
+        self._stack.callback(self.server.kill)
+        self.redis = await self._stack.enter_async_context(Redis(port=self.server.port))
+        self.archive = Archive(self.redis, PREFIX)
+        self.to_store = await self._stack.enter_async_context(Proxy(self.server.port))
+        self.to_hub = await self._stack.enter_async_context(Proxy(self.server.port))
+        self.admin = self.broker(self.server.url)
+        self.publisher = await self._stack.enter_async_context(Publisher(broker=self.admin))
+        await self._serve(port=0)
+        self.to_readers = await self._stack.enter_async_context(Proxy(self.gateway.port))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for agent in self.agents.values():
+            await agent.die()
+        for follower in self.followers:
+            await follower.leave()
+        await self._serving.aclose()
+        await self._stack.aclose()
+        for broker in self._brokers:
+            await broker.aclose()
+
+    def broker(self, url: str) -> RedisBroker:
+        broker = _Broker(url, key_prefix=PREFIX, timeout=TIMEOUT)
+        self._brokers.append(broker)
+        return broker
+
+    async def _serve(self, *, port: int) -> None:
+        self.gateway = await self._serving.enter_async_context(
+            serve(
+                "",
+                PREFIX,
+                broker=self.broker(self.to_hub.url),
+                port=port,
+                drain=0,
+                audit_interval=0.2,
+                ping_interval=0.4,
+                pong_timeout=0.6,
+                linger=0.3,
+                ring_bytes=256 * 1024,
+            )
+        )
+
+    # Parts
+
+    def agent(self, topic: str) -> Agent:
+        """Let an agent write on a topic of its own."""
+        choice = random.Random(self.choice.random())
+        agent = Agent(self.broker(self.to_store.url), topic, choice, self.tally, lease=LEASE)
+        self.agents[topic] = agent
+        agent.start()
+        return agent
+
+    def follow(self, topic: str, *, mirror: bool, late: bool = False) -> Follower:
+        """Let a reader follow a topic, from its beginning or (late) from now on."""
+        url = f"http://127.0.0.1:{self.to_readers.port}"
+        follower = Follower(url, topic, mirror=mirror, late=late, tally=self.tally)
+        self.followers.append(follower)
+        follower.start()
+        return follower
+
+    # Faults of processes
+
+    async def restart_gateway(self) -> None:
+        """End the gateway and start another on its port."""
+        port = self.gateway.port
+        await self._serving.aclose()
+        await self._serve(port=port)
+
+    @contextlib.asynccontextmanager
+    async def store_away(self) -> AsyncIterator[None]:
+        """Kill Valkey; it is back afterwards with all that it had."""
+        await asyncio.to_thread(self.server.kill)
+        try:
+            yield
+        finally:
+            await asyncio.to_thread(self.server.start)
+
+    def copy_data(self) -> None:
+        """Keep the data directory as it is now."""
+        shutil.rmtree(self._copy, ignore_errors=True)
+        shutil.copytree(self.server.directory, self._copy)
+
+    async def roll_back(self) -> None:
+        """Kill Valkey and start it with what `copy_data` kept."""
+        async with self.store_away():
+            await self._note_loss()
+            shutil.rmtree(self.server.directory)
+            shutil.copytree(self._copy, self.server.directory)
+
+    async def empty(self) -> None:
+        """Kill Valkey and start it with nothing, as one without persistence."""
+        async with self.store_away():
+            await self._note_loss()
+            shutil.rmtree(self.server.directory)
+
+    async def evict(self, topic: str, part: str) -> None:
+        """Delete one key of a topic."""
+        key = f"{PREFIX}:{{{topic}}}"
+        async with self.redis.pipeline(transaction=True) as pipe:
+            pipe.hget(key, "lease")
+            pipe.delete(f"{key}{part}")
+            lease, _ = await pipe.execute()
+        agent = self.agents[topic]
+        if not lease or agent.run is None or not lease.startswith(agent.run.id.encode()) or topic in self.trimmed:
+            agent.losable = True
+
+    async def kill_clients(self, kind: str) -> None:
+        """Have Valkey close connections of a kind: ``normal`` or ``pubsub``."""
+        await self.redis.client_kill_filter(_type=kind, skipme=True)
+
+    async def _note_loss(self) -> None:
+        """Only a run that is under way, and has read the log from its first event, can write again what is lost."""
+        await asyncio.sleep(0.05)  # answers of the server that is gone are still on their way
+        for topic, agent in self.agents.items():
+            if agent.run is None or agent.run.ended is not None or topic in self.trimmed:
+                agent.losable = True
+
+    # Faults between parts
+
+    async def trim(self, topic: str) -> None:
+        """Put a topic's history so far into a snapshot."""
+        self.trimmed.add(topic)
+        await Patience().call(lambda: self.archive.trim(self.admin, topic))
+
+    @contextlib.contextmanager
+    def garbled(self, how: str) -> Iterator[None]:
+        """Spoil what the hub hears: ``duplicated``, ``reordered`` or ``dropped``, each with odds of one to two."""
+        hub, choice = self.gateway.hub, random.Random(self.choice.random())
+        received = hub.received
+        late: list[tuple[str, bytes]] = []
+
+        def spoiled(channel: str, payload: bytes) -> None:
+            if choice.random() < 0.5:
+                received(channel, payload)
+                if late:
+                    received(*late.pop())
+            elif how == "duplicated":
+                received(channel, payload)
+                received(channel, payload)
+            elif how == "reordered":
+                late.append((channel, payload))
+
+        hub.received = spoiled  # type: ignore[method-assign]
+        try:
+            yield
+        finally:
+            hub.received = received  # type: ignore[method-assign]
+
+    async def fence(self, topic: str) -> None:
+        """Pause a run until another has taken its topic; awake, it finds itself fenced and writes nothing more.
+
+        Raises:
+            AssertionError: It went on writing.
+
+        """
+        slow = SlowBroker(self.broker(self.server.url))
+        async with asyncio.timeout(PATIENCE):
+            try:
+                async with self._entered(topic, slow) as zombie:
+                    await zombie.delta("the last words before the pause ")
+                    await zombie.flush()
+                    slow.hold()
+                    await zombie.delta("words that nobody must see")
+                    async with self._entered(topic, self.broker(self.server.url)) as heir:
+                        await heir.add_message(Message.assistant("the heir's words"))
+                        slow.release()
+                        await zombie.flush()
+            except FencedError:
+                self.tally.add("fence")
+            else:
+                raise AssertionError(f"{topic}: a run that was declared lost went on writing")
+
+    @contextlib.asynccontextmanager
+    async def _entered(self, topic: str, broker: Broker) -> AsyncIterator[Run]:
+        """Run on a topic as soon as nobody else does, or has stopped answering."""
+        publisher = Publisher(broker=broker, lease=0.3, flush_interval=0)
+        while True:
+            try:
+                run = await publisher.run(topic, agent="heir").__aenter__()
+                break
+            except TopicBusyError:
+                await asyncio.sleep(0.02)
+        try:
+            yield run
+        except BaseException as error:
+            await run.__aexit__(type(error), error, error.__traceback__)
+            raise
+        await run.__aexit__(None, None, None)
+
+    # The comparison
+
+    async def paused(self) -> None:
+        """Stop all agents in the middle of what they say, compare everything, and let them go on."""
+        agents = self.agents.values()
+        try:
+            await asyncio.gather(*(agent.pause() for agent in agents))
+            await self.settled()
+            await self.verify()
+            for agent in agents:
+                _, events = await self.archive.whole(agent.topic)
+                for opened in state_of([*events.values()])["open"]:
+                    said = agent.said.get(opened["message"], "")
+                    assert said.startswith(opened["text"]), (
+                        f"{agent.topic}: {opened['text']!r} was not said, but {said!r}"
+                    )
+        finally:
+            for agent in agents:
+                agent.wake()
+
+    async def settled(self) -> None:
+        """Wait until every reader stands at its topic's top.
+
+        Raises:
+            AssertionError: One hangs, or has failed.
+
+        """
+        topics = sorted({follower.topic for follower in self.followers})
+        behind: list[str] = []
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while True:
+                    tops = {topic: (await self.archive.stored(topic)).position for topic in topics}
+                    behind = [
+                        f"{follower.topic} {'mirror' if follower.mirror else 'stock'} at {follower.position} of "
+                        f"{tops[follower.topic]}"
+                        for follower in self.followers
+                        if not follower.stands_at(tops[follower.topic]) or follower.failure
+                    ]
+                    if not behind:
+                        return
+                    for follower in self.followers:
+                        if follower.failure is not None:
+                            raise AssertionError(f"a reader of {follower.topic} failed") from follower.failure
+                    await asyncio.sleep(0.02)
+        except TimeoutError:
+            raise AssertionError(f"these hang: {'; '.join(behind)}") from None
+
+    async def verify(self) -> None:
+        """Compare every reader with the model's state of what is stored, and what is stored with what was written.
+
+        Raises:
+            AssertionError: Something was lost, doubled, reordered or made up.
+
+        """
+        # Readers mend a hole by asking again, so that it would not show in what they have.
+        assert not self.tally.counts["hole"], "a reader was given a publication that does not follow the one before"
+        for topic, agent in self.agents.items():
+            _, events = await self.archive.whole(topic)
+            self.tally.add("lost run", sum(event.get("type") == "agent_lost" for event in events.values()))
+            if not agent.losable:
+                assert agent.found(events) == agent.written, f"{topic}: the history is not what its agent wrote"
+        for topic in sorted({follower.topic for follower in self.followers}):
+            position, events = await self.archive.whole(topic)
+            expected = canonical(await asyncio.to_thread(state_of, [*events.values()]))
+            for follower in self.followers:
+                if follower.topic == topic:
+                    assert follower.stands_at(position)
+                    await asyncio.to_thread(check, follower, events, expected)
+
+
+def check(follower: Follower, events: dict[int, dict[str, Any]], expected: str) -> None:
+    """Compare one reader with the history and with the model's state of it."""
+    if follower.mirror:
+        found = canonical(follower.state())
+        assert found == expected, f"{follower.topic}: a mirror differs\n{found}\n{expected}"
+        return
+    for offset, (first, event) in follower.events.items():
+        # A delta that is no longer stored, or was merged, has no other to be compared with; the state tells.
+        if offset in events and (first == offset or event["type"] not in DELTAS):
+            assert canonical(event) == canonical(events[offset]), f"{follower.topic}: {offset} is another event"
+        else:
+            assert event["type"] in DELTAS, f"{follower.topic}: {offset} was made up"
+    given = [event for _, event in follower.events.values()]
+    if follower.base is None:
+        assert canonical(state_of(given)) == expected, f"{follower.topic}: a stock reader was given another history"
+        return
+    # From a snapshot on only a mirror can go; the model knows whole histories.
+    mirror = Mirror.restore({"topic": follower.topic, "epoch": "", "offset": 0, "mirror": follower.base[1]})
+    for event in given:
+        mirror.fold(event)
+    assert canonical(mirror.state()) == expected, f"{follower.topic}: a stock reader's history differs"
