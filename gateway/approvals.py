@@ -88,6 +88,20 @@ class Approvals:
         # Others may wait for the same answer.
         return await asyncio.shield(asked.answer)
 
+    def adopt(self, approval: Mapping[str, Any]) -> None:
+        """Go on with a question that the run asked before its process was restarted; a decision comes by `heard`.
+
+        Args:
+            approval: As the mirror has it.
+
+        """
+        call_id = approval["tool_call_id"]
+        asked = _Asked(approval_field(self._run, call_id), deadline=approval["expires_at"] or 0)
+        self._asked[call_id] = asked
+        told = {"tool_call_id": call_id, "expires_at": approval["expires_at"]}
+        event = self._writer.event("approval_required", **told, name=approval["name"], arguments=approval["arguments"])
+        self._writer.sender.enter(outgoing(event), Change(field=asked.field, value=asked.state.text))
+
     def heard(self, event: Mapping[str, Any]) -> None:
         """Take the decision that an `approval_decided` event tells."""
         asked = self._asked.get(str(event.get("tool_call_id")))

@@ -12,7 +12,7 @@ from gateway.patience import Patience
 from gateway.topic_state import read_topic
 from gateway.types import Position, Topic
 
-__all__ = ["Ear", "Hearing"]
+__all__ = ["Ear", "Hearing", "actions_of"]
 
 _logger = logging.getLogger(__name__)
 
@@ -98,12 +98,15 @@ class Ear:
                 await self._read_anew()
                 return
             for stored in history.events:
+                self._reach(history.epoch, stored.offset)
                 self._act(decode_event(stored.data))
-            reached = Position(epoch=history.epoch, offset=history.upto)
-            if reached.epoch != self.position.epoch or reached.offset > self.position.offset:
-                self.position = reached
+            self._reach(history.epoch, history.upto)
             if history.upto >= history.top:
                 return
+
+    def _reach(self, epoch: str, offset: int) -> None:
+        if epoch != self.position.epoch or offset > self.position.offset:
+            self.position = Position(epoch=epoch, offset=offset)
 
     def _page(self) -> Awaitable[History]:
         return self._broker.read(self.topic, self.position, limit=_PAGE, seen=True)
@@ -112,8 +115,8 @@ class Ear:
         """Take from the topic's state what can not be read event by event: it was trimmed or rolled back."""
         state = await self._patience.call(lambda: read_topic(self._broker, self.topic))
         self.position = state.position
-        for event in _events_of(state.mirror.state()):
-            self._act(event)
+        for event in actions_of(state.mirror.state(), self._run):
+            self._heard(event)
 
     def _act(self, event: Mapping[str, Any]) -> None:
         if event.get("type") in _OF_TOPIC or (event.get("type") in _OF_RUN and event.get("run") == self._run):
@@ -181,13 +184,19 @@ class Hearing:
         ear.wake()
 
 
-def _events_of(state: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Tell a mirror's state as the events that would have made it so."""
-    for run in state["runs"]:
-        if run["cancel"] is not None:
-            yield {"type": "cancel_requested", "run": run["run"], **run["cancel"]}
+def actions_of(state: Mapping[str, Any], run: str) -> Iterator[dict[str, Any]]:
+    """Tell what people did to a run, and what waits, as the events that have made a mirror's state so.
+
+    Args:
+        state: The state.
+        run: The run's id.
+
+    """
+    for entry in state["runs"]:
+        if entry["run"] == run and entry["cancel"] is not None:
+            yield {"type": "cancel_requested", "run": run, **entry["cancel"]}
     for approval in state["approvals"]:
-        if approval["decision"] is not None:
+        if approval["run"] == run and approval["decision"] is not None:
             yield {"type": "approval_decided", **approval, "arguments": approval["edited"]}
     for waiting in state["queue"]:
         yield {"type": "message_queued", **waiting}

@@ -21,6 +21,7 @@ from gateway.event_types import check_publishable
 from gateway.hearing import Ear, Hearing
 from gateway.patience import Patience
 from gateway.recorder import lost_event
+from gateway.resumption import Resumption
 from gateway.run import Run
 from gateway.start import Start
 from gateway.topic_state import TopicState, read_topic
@@ -147,6 +148,25 @@ class Publisher:
                 taken=taken,
             ),
         )
+
+    def resume(self, ticket: str) -> Run:
+        """Go on with a run whose process was restarted before its lease was declared lost; to be entered as a new one.
+
+        What it was writing is sealed as interrupted. Its questions for approval are found again, with what was decided
+        meanwhile; a call that had started is never run again. Entering raises `FencedError` or `RunEndedError` where
+        it is too late. The process that had the run must be dead.
+
+        Args:
+            ticket: The run's `Run.ticket`, kept by the agent.
+
+        Raises:
+            ValueError: It is none.
+
+        """
+        parts = ticket.split(" ")
+        if len(parts) != 3 or not all(parts):
+            raise ValueError("expected a ticket of topic, run and token")
+        return Run(self, Resumption(topic=parse_topic(parts[0]), run=_checked_id(parts[1]), token=parts[2]))
 
     def take(self, state: TopicState, *, agent: str, model: str | None = None, latest: bool = False) -> Run | None:
         """Open a run that answers the oldest message waiting on a topic; None where none waits.

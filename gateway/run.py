@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -19,8 +19,9 @@ from gateway.context.usage import Usage
 from gateway.errors import FencedError, PublishError
 from gateway.hearing import Ear
 from gateway.inbox import Inbox
+from gateway.resumption import Resumption
 from gateway.run_events import RunEvents
-from gateway.start import Start
+from gateway.start import Resumed, Start
 from gateway.stop import Stop
 from gateway.types import Position, new_id
 from gateway.unfinished import call_in_text
@@ -54,13 +55,16 @@ class Run(RunEvents):
     much is unsent.
     """
 
-    def __init__(self, publisher: "Publisher", start: Start) -> None:
+    def __init__(self, publisher: "Publisher", start: Start | Resumption) -> None:
         super().__init__()
         self._publisher = publisher
         self._start = start
         self._stop = Stop()
         self._ear: Ear
         self._approvals: Approvals
+        self._missed: Sequence[Mapping[str, Any]] = ()
+        """What people did before the run was resumed."""
+        self._token = ""
         self._begun = False
         self.id = start.run
         self.topic = start.topic
@@ -71,6 +75,11 @@ class Run(RunEvents):
     def ended(self) -> Position | None:
         """Where the run's end stands; None while it has none."""
         return self._writer.sender.ended if self._begun else None
+
+    @property
+    def ticket(self) -> str:
+        """What `Publisher.resume` goes on with after a restart; a secret, who has it can write as this run."""
+        return f"{self.topic} {self.id} {self._token}"
 
     @property
     def stop_requested(self) -> str | None:
@@ -101,6 +110,8 @@ class Run(RunEvents):
             raise
         # Only from here on: a stop must not cancel what is not the block.
         self._stop.enter()
+        for action in self._missed:
+            self._heard(action)
         self._publisher.hearing.listen(self._ear)
         self._ear.start()
         return self
@@ -188,8 +199,18 @@ class Run(RunEvents):
         writer.sender.told = self._ear.told
         self._approvals = Approvals(self.id, writer, listen=self._ear.wake)
         writer.recorder.context = self._wired(writer.context)
+        self._token = begun.token
+        if begun.resumed is not None:
+            self._go_on(begun.resumed)
         self._begun = True
         self._publisher.entered(self)
+
+    def _go_on(self, resumed: Resumed) -> None:
+        self._calls.update(resumed.calls)
+        self._messages.last = resumed.last
+        for approval in resumed.approvals:
+            self._approvals.adopt(approval)
+        self._missed = resumed.actions
 
     def _wired(self, context: Context) -> Context:
         """Let the context ask people, where it does not ask somebody else."""
@@ -210,6 +231,7 @@ class Run(RunEvents):
                 reason = f"stopped by {by}" if isinstance(by, str) and by else "stopped"
                 self._stop.request(reason, now=event.get("mode") != "after_step")
             case "approval_decided":
+                self._writer.sender.reach(self._ear.position)
                 self._approvals.heard(event)
             case _:
                 self.inbox.heard(event)
@@ -237,7 +259,7 @@ class Run(RunEvents):
         finally:
             await self._ear.aclose()
             await writer.sender.aclose()
-            taken = self._start.taken is not None
+            taken = isinstance(self._start, Start) and self._start.taken is not None
             await self._publisher.left(self, self._ear, taken=taken, waiting=writer.people_wait)
 
     async def _finish(self, type: str, **fields: Any) -> Position:

@@ -90,7 +90,7 @@ class Sender:
         self._acknowledged = 0
         self._task: asyncio.Task[None] | None = None
         self.position = position
-        """Of the last acknowledgement."""
+        """Of the last acknowledgement, or of what was heard and acted on since."""
         self.people = position.offset
         """Offset of the last people's action that is known of; at first, all that the run's start had seen."""
         self.told: Callable[[Position, int], None] = _unheard
@@ -118,9 +118,14 @@ class Sender:
         answer = await self._store_values(batch.values) or await self._attempt(self._request(batch))
         if isinstance(answer, Appended):
             self._stored(batch, answer)
-            self._put_off_renewal()
-            self._task = asyncio.create_task(self._send(), name=f"gateway run {self._run}")
+            self.go_on()
         return answer
+
+    def go_on(self) -> None:
+        """Send by itself from now on: the run holds its topic."""
+        self._takes_lease = False
+        self._put_off_renewal()
+        self._task = asyncio.create_task(self._send(), name=f"gateway run {self._run}")
 
     def notify(self) -> None:
         """Look into the outbox: something was put in."""
@@ -150,10 +155,16 @@ class Sender:
         self._waiters.append((ticket, waiter))
         await waiter
 
-    def enter(self, out: Outgoing, change: Change) -> None:
+    def enter(self, out: Outgoing, *changes: Change) -> None:
         """Keep an event of somebody else that the run acts on: lost by the store, it is written again."""
         mark = self._outbox.mark()
-        self._journal.add(Batch(seq=mark, entries=(out,), log=None, conditions=(), changes=(change,), ticket=0, size=0))
+        self._journal.add(Batch(seq=mark, entries=(out,), log=None, conditions=(), changes=changes, ticket=0, size=0))
+
+    def reach(self, position: Position) -> None:
+        """Note up to where the run acts on its topic: a store that lost that is found out as by a lost append."""
+        # In a newer epoch the store has still to judge whether it has all that this run wrote.
+        if position.epoch == self.position.epoch and position.offset > self.position.offset:
+            self.position = position
 
     async def aclose(self) -> None:
         """End the task."""
@@ -321,7 +332,10 @@ class Sender:
         return round(self._lease * 1000)
 
     def _stored(self, batch: Batch, answer: Appended) -> None:
-        self.position = answer.position
+        if answer.position.epoch == self.position.epoch:
+            self.reach(answer.position)
+        else:
+            self.position = answer.position
         self._takes_lease = False
         self._journal.add(batch)
         self._outbox.acknowledge(batch)

@@ -11,6 +11,7 @@ from gateway.approval_state import ApprovalState, approval_field
 from gateway.broker.port import Appended, Busy, Change, Conflict, Ended, LogStep, Restore, Unmet
 from gateway.context.context import Context
 from gateway.context.times import now
+from gateway.context.usage import Usage
 from gateway.ending import seal
 from gateway.errors import HistoryConflictError, RunEndedError
 from gateway.journal import Journal
@@ -26,7 +27,7 @@ from gateway.waiting import SUPERSEDED, WaitingMessage, WaitingMessages, take, w
 if TYPE_CHECKING:
     from gateway.publisher import Publisher
 
-__all__ = ["Begun", "Start"]
+__all__ = ["Begun", "Resumed", "Start"]
 
 _logger = logging.getLogger(__name__)
 
@@ -36,14 +37,35 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         writer: What it writes with.
+        token: Its lease's.
         position: Up to where it knows the topic.
         waiting: The messages that wait there.
+        resumed: What the run did before its process was restarted; None for a new run.
 
     """
 
     writer: RunWriter
+    token: str
     position: Position
     waiting: WaitingMessages
+    resumed: "Resumed | None" = None
+
+
+class Resumed(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run did before its process was restarted.
+
+    Attributes:
+        calls: What each model call had cost.
+        last: The message that ended last; None where none did.
+        approvals: Its questions, as the mirror has them.
+        actions: What people did to it, as events.
+
+    """
+
+    calls: Mapping[str, Usage]
+    last: str | None
+    approvals: Sequence[Mapping[str, Any]]
+    actions: Sequence[Mapping[str, Any]]
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,6 +144,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
                             recorder=recorder,
                             seen=0 if queue else state.position.offset,
                         ),
+                        token=token,
                         position=state.position,
                         waiting=WaitingMessages(entry for entry in queue if entry["id"] not in gone),
                     )

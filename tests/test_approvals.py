@@ -2,10 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
+from redis.asyncio import Redis
 
 from gateway.approval_state import ApprovalState, approval_field
 from gateway.approvals import EXPIRED
@@ -19,6 +21,7 @@ from gateway.run import Run
 from gateway.types import Topic
 from tests.people import cancel, decide
 from tests.publishing import events, mirror, until
+from tests.servers import RedisServer
 
 TOPIC = "chat:1"
 CALL = ToolCall(id="c1", name="send", arguments={"to": "bob"})
@@ -66,7 +69,6 @@ async def field(redis: Any, prefix: str, run: str) -> str:
         ("reject", {}, Reject()),
         ("reject", {"reason": "too dear"}, Reject(reason="too dear")),
         ("edit", {"arguments": '{"to": "eve"}'}, Edit(arguments={"to": "eve"})),
-        ("edit", {"arguments": "[1]"}, Reject(reason="the edited arguments are no JSON object")),
     ],
 )
 async def test_answer_is_what_people_decide(
@@ -81,6 +83,16 @@ async def test_answer_is_what_people_decide(
         assert await asking == expected
     (question,) = (await mirror(broker, TOPIC))["approvals"]
     assert (question["decision"], question["by"]) == (decision, "ann")
+
+
+@pytest.mark.parametrize("arguments", ["[1]", "{", "", None, 7])
+async def test_edit_that_is_no_object_is_a_no(publisher: Publisher, broker: RedisBroker, arguments: Any) -> None:
+    """Whoever wrote it: a gateway refuses it before."""
+    async with publisher.run(TOPIC, agent="a") as run:
+        asking = await asked(broker, run)
+        told = {"type": "approval_decided", "run": run.id, "tool_call_id": "c1", "decision": "edit"}
+        run._approvals.heard({**told, "arguments": arguments})
+        assert await asking == Reject(reason="the edited arguments are no JSON object")
 
 
 async def test_same_question_has_the_same_answer(publisher: Publisher, broker: RedisBroker) -> None:
@@ -220,3 +232,23 @@ async def test_decision_survives_a_lost_wake_up(broker: RedisBroker) -> None:
         asking = await asked(broker, run)
         await decide(broker, TOPIC, run.id, "c1", "approve")
         assert await asking == Approve()
+
+
+async def test_decision_that_a_rolled_back_broker_lost_is_written_again(tmp_path: Path) -> None:
+    with RedisServer(tmp_path / "data") as server:
+        broker = RedisBroker(server.url, timeout=1.0)
+        async with Publisher(broker=broker) as publisher, publisher.run(TOPIC, agent="a") as run:
+            asking = await asked(broker, run)
+            async with Redis.from_url(server.url) as client:
+                await client.save()
+            await decide(broker, TOPIC, run.id, "c1", "edit", arguments='{"to":"eve"}')
+            assert await asking == Edit(arguments={"to": "eve"})
+            with server.away():
+                pass
+            await run.log("info", "it goes on")
+            await run.flush()
+            (question,) = (await mirror(broker, TOPIC))["approvals"]
+            assert (question["decision"], question["by"], question["edited"]) == ("edit", "ann", '{"to":"eve"}')
+            late = await decide(broker, TOPIC, run.id, "c1", "reject")
+            assert (late["won"], late["decision"], late["by"]) == (False, "edit", "ann")
+        await broker.aclose()

@@ -53,9 +53,11 @@ class _Turn:
     async def take(self) -> Message | None:
         run = self._run
         await self._hook("session_start")
+        calls = await self._unfinished()
         await run.log_event("turn_start", {"turn": self._number})
         try:
-            await self._finish_calls()
+            run.check()
+            await self._calls.run_all(calls)
             while await self._wanted():
                 await self._take_step()
         except ExecutionCancelled as error:
@@ -110,15 +112,15 @@ class _Turn:
                 return [tool for tool in self._tools if tool.name in kept]
         return self._tools
 
-    async def _finish_calls(self) -> None:
-        """Go on with the calls of a run that was resumed: none that has started is run again."""
+    async def _unfinished(self) -> list[ToolCall]:
+        """Give the calls that a resumed run has still to make; those that have started are never made again."""
         run = self._run
+        made = {call.id if isinstance(call, ToolCall) else call.get("id") for call in run.context.tool_calls}
         calls = _unanswered(run.context.entries)
-        started = {event.data.get("id") for event in run.context.log.events() if event.type == "tool_call"}
         for call in calls:
-            if call.id in started:
+            if call.id in made:
                 await run.tool_result(call.id or "", call.name, _INTERRUPTED, error=True)
-        await self._calls.run_all([call for call in calls if call.id not in started])
+        return [call for call in calls if call.id not in made]
 
     async def _end(self, reason: str) -> None:
         await self._run.log_event("turn_end", {"turn": self._number, "steps": self._step, "reason": reason})
