@@ -11,7 +11,7 @@ function example(language, text) {
 }
 
 /** What one can ask an agent that is only being tried; each shows something else. */
-const PROMPTS = ['What is 17 * 23, and how many words has this question?', 'Send a postcard to Ada: greetings from the gateway.', 'Explain at length how a reader catches up after a lost connection.'];
+const PROMPTS = ['What is 17 * 23, and how many words has this question?', 'Send a postcard to Ada: greetings from the gateway.', 'Explain at length how a reader that lost its connection catches up.'];
 
 /**
  * No event yet: one next step, with the lines that do it.

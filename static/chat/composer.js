@@ -8,12 +8,8 @@ const MAX_BYTES = 64 * 1024;
 export class Composer {
   /** @type {HTMLTextAreaElement} */
   #box;
-  #parts;
-  #storage;
+  #options;
   #draftKey;
-  #submit;
-  #save;
-  #last;
   #label = '';
   #sendable = false;
   /** The waiting message that is being changed. @type {string|null} */
@@ -23,22 +19,13 @@ export class Composer {
   #state = { agent: /** @type {string|null} */ (null), running: false, stopping: false, connection: 'connecting', allowed: true };
 
   /**
-   * @param {object} options
-   * @param {{box: HTMLTextAreaElement, send: HTMLElement, hint: HTMLElement, note: HTMLElement, keep: HTMLElement, notices: HTMLElement, frame: HTMLElement}} options.parts - of the page
-   * @param {string} options.topic
-   * @param {Pick<Storage, 'getItem'|'setItem'|'removeItem'>} options.storage
-   * @param {(text: string) => void} options.submit
-   * @param {(message: string, text: string) => void} options.save - the changed text of a waiting message
-   * @param {() => {id: string, text: string}|null} options.last - the waiting message that can be changed
+   * @param {Chat.ComposerOptions} options
    */
-  constructor({ parts, topic, storage, submit, save, last }) {
-    this.#parts = parts;
+  constructor(options) {
+    this.#options = options;
+    const { parts, topic } = options;
     this.#box = parts.box;
-    this.#storage = storage;
     this.#draftKey = `gateway.draft.${topic}`;
-    this.#submit = submit;
-    this.#save = save;
-    this.#last = last;
     this.#restoreDraft();
     this.#box.addEventListener('keydown', (event) => this.#key(event));
     this.#box.addEventListener('input', () => this.#typed());
@@ -55,8 +42,7 @@ export class Composer {
    * @param {string} text
    */
   say(text) {
-    this.#box.value = text;
-    this.#send();
+    if (this.#sendable) this.#options.submit(text);
   }
 
   /**
@@ -78,14 +64,14 @@ export class Composer {
     this.#label = editing ? 'Save' : running ? 'Queue' : 'Send';
     const placeholder = stopping ? 'You can already write the next message' : running ? 'Queue a message for the next step' : `Message ${agent ?? 'the agent'}`;
     if (this.#box.placeholder !== placeholder) this.#box.placeholder = placeholder;
-    setText(this.#parts.hint, this.#label.toLowerCase());
+    setText(this.#options.parts.hint, this.#label.toLowerCase());
     this.#sendable = allowed && connection !== 'offline' && connection !== 'denied';
-    if (!allowed) this.#parts.frame.setAttribute('aria-disabled', 'true');
-    else this.#parts.frame.removeAttribute('aria-disabled');
+    if (!allowed) this.#options.parts.frame.setAttribute('aria-disabled', 'true');
+    else this.#options.parts.frame.removeAttribute('aria-disabled');
     const note = editing ? 'Changing a waiting message' : !allowed ? 'You can read this chat. Ask its owner to write.' : connection === 'offline' ? 'Offline, draft kept' : connection === 'denied' ? 'Access ended, draft kept' : '';
-    setText(this.#parts.note, note);
-    this.#parts.note.hidden = note === '';
-    this.#parts.keep.hidden = !editing;
+    setText(this.#options.parts.note, note);
+    this.#options.parts.note.hidden = note === '';
+    this.#options.parts.keep.hidden = !editing;
     this.#typed();
   }
 
@@ -120,7 +106,7 @@ export class Composer {
   }
 
   /**
-   * @param {import('./outbox.js').Outgoing[]} failed
+   * @param {Chat.Outgoing[]} failed
    * @param {{again: (id: string) => void, discard: (id: string) => void}} acts
    */
   showUnsent(failed, { again, discard }) {
@@ -136,7 +122,7 @@ export class Composer {
       made.querySelector('p')?.append(el('span', { class: 'unsent cut' }, text));
       return made;
     });
-    setChildren(this.#parts.notices, notices);
+    setChildren(this.#options.parts.notices, notices);
   }
 
   /** @param {KeyboardEvent} event */
@@ -147,7 +133,7 @@ export class Composer {
       event.preventDefault();
       event.stopPropagation();
     }
-    const last = key === 'ArrowUp' && this.#box.value === '' && !event.shiftKey ? this.#last() : null;
+    const last = key === 'ArrowUp' && this.#box.value === '' && !event.shiftKey ? this.#options.last() : null;
     if (last !== null) {
       event.preventDefault();
       this.edit(last.id, last.text);
@@ -166,8 +152,8 @@ export class Composer {
     if (editing === null) this.#box.value = '';
     else this.#leave();
     this.#typed();
-    if (editing === null) this.#submit(text);
-    else this.#save(editing, text);
+    if (editing === null) this.#options.submit(text);
+    else this.#options.save(editing, text);
     this.#box.focus();
   }
 
@@ -178,13 +164,13 @@ export class Composer {
   #typed() {
     const { value } = this.#box;
     const long = this.#tooLong();
-    this.#parts.send.toggleAttribute('disabled', value.trim() === '' || !this.#sendable || long);
-    this.#parts.send.setAttribute('aria-label', `${this.#label || 'Send'} message`);
-    this.#parts.send.title = long ? 'Longer than 64 kB' : `${this.#label || 'Send'} message`;
+    this.#options.parts.send.toggleAttribute('disabled', value.trim() === '' || !this.#sendable || long);
+    this.#options.parts.send.setAttribute('aria-label', `${this.#label || 'Send'} message`);
+    this.#options.parts.send.title = long ? 'Longer than 64 kB' : `${this.#label || 'Send'} message`;
     if (this.#editing !== null) return;
     try {
-      if (value === '') this.#storage.removeItem(this.#draftKey);
-      else this.#storage.setItem(this.#draftKey, value);
+      if (value === '') this.#options.storage.removeItem(this.#draftKey);
+      else this.#options.storage.setItem(this.#draftKey, value);
     } catch {
       // Without room to store it, the draft lives as long as the page.
     }
@@ -192,7 +178,7 @@ export class Composer {
 
   #restoreDraft() {
     try {
-      this.#box.value ||= this.#storage.getItem(this.#draftKey) ?? '';
+      this.#box.value ||= this.#options.storage.getItem(this.#draftKey) ?? '';
     } catch {
       // Storage is blocked.
     }

@@ -10,7 +10,7 @@ import { same } from './thread.js';
 
 /** @typedef {import('./entries/entry.js').EntryView} EntryView */
 
-/** @type {Map<string, new (page: import('./entries/entry.js').Page) => EntryView>} */
+/** @type {Map<string, new (page: Chat.Page) => EntryView>} */
 const VIEWS = new Map([
   ['user', UserView],
   ['think', ThinkView],
@@ -44,14 +44,7 @@ export class Conversation {
   #filled = false;
 
   /**
-   * @param {object} options
-   * @param {HTMLElement} options.lane
-   * @param {import('./thread.js').Thread} options.thread
-   * @param {() => any} options.mirror
-   * @param {import('./entries/entry.js').Page} options.page
-   * @param {() => boolean} options.following - whether the reader is at the bottom
-   * @param {() => any[]} options.pending - own messages on their way, as entries
-   * @param {() => number} [options.most] - so many entries are shown, the last ones; all by default
+   * @param {Chat.ConversationOptions} options
    */
   constructor({ lane, thread, mirror, page, following, pending, most = () => Number.POSITIVE_INFINITY }) {
     this.#lane = lane;

@@ -1,16 +1,8 @@
 import { remember } from './remember.js';
 
-/**
- * @typedef {object} Sent
- * @property {'sending'|'failed'|'lost'} state - lost: someone else, or the time, had decided before
- * @property {string} decision - what this reader wanted
- * @property {string} reason - why it failed
- * @property {{decision: string, by: unknown}|null} winner
- */
-
 /** The decisions that this page sent. What came of them the topic says; a lost race only the answer tells. */
 export class Decisions {
-  /** By run and call. @type {Map<string, Sent>} */
+  /** By run and call. @type {Map<string, Chat.Sent>} */
   #sent = new Map();
   #send;
   #own;
@@ -26,7 +18,7 @@ export class Decisions {
 
   /**
    * @param {string} act - run and call
-   * @returns {Sent|undefined}
+   * @returns {Chat.Sent|undefined}
    */
   of(act) {
     return this.#sent.get(act);
@@ -41,7 +33,7 @@ export class Decisions {
   async decide(topic, { run, id }, what) {
     const act = `${run} ${id}`;
     const { decision } = what;
-    /** @type {Sent} */
+    /** @type {Chat.Sent} */
     const sent = { state: 'sending', decision, reason: '', winner: null };
     remember(this.#sent, act, sent);
     try {

@@ -4,22 +4,6 @@ import { asText, person, readContent, record, textOrNull } from './content.js';
 import { remember } from './remember.js';
 import { isLive } from './run_state.js';
 
-/**
- * @typedef {object} Entry
- * @property {string} key - stays the same while the message is written and after
- * @property {'user'|'think'|'text'|'tool'|'note'|'sub'|'start'|'end'} kind
- * @property {string|null} run
- * @property {number|null} at - Unix time in ms
- *
- * Further fields by kind:
- * user: message, name, text, attachments · note: title, text, seq; what it stands for: from, to ·
- * think and text: message, open (the mirror's open message, or null), text (once written), interrupted, live; think: ms, since ·
- * tool: name, id, phase, args, open, result, failed, ms, started, server, progress, approval, runEnded ·
- * sub, start, end: status and facts of the run
- * @property {any} [open]
- * @property {any} [text]
- */
-
 const SUMMARY = 'earlier messages, summarised';
 
 /** Phases of a call that show that the run is at work. */
@@ -34,20 +18,10 @@ function moment(time) {
   return Number.isNaN(at) ? null : at;
 }
 
-/**
- * What live events told beside the mirror.
- * @typedef {object} Live
- * @property {Map<string, {text: string|null, fraction: number|null}>} progress
- * @property {Map<string, number>} started
- * @property {Map<string, {from: number, to: number|null}>} thought
- * @property {Map<string, string>} kinds
- * @property {(run: unknown, message: string, index: unknown, id: string|null) => string} callKey
- */
-
 export class EntryList {
   #mirror;
   #live;
-  /** @type {Entry[]} */
+  /** @type {Chat.Entry[]} */
   #entries = [];
   /** @type {Map<string, any>} */
   #runs = new Map();
@@ -68,7 +42,7 @@ export class EntryList {
 
   /**
    * @param {any} mirror
-   * @param {Live} live
+   * @param {Chat.Live} live
    */
   constructor(mirror, live) {
     this.#mirror = mirror;
@@ -312,7 +286,7 @@ export class EntryList {
     /** @type {Map<string|null, number>} */
     const last = new Map();
     before.forEach(({ run }, index) => last.set(run, index));
-    /** @type {Map<number, Entry[]>} */
+    /** @type {Map<number, Chat.Entry[]>} */
     const after = new Map();
     let place = -1;
     for (const run of this.#mirror.runs) {
@@ -334,7 +308,7 @@ export class EntryList {
   }
 
   /**
-   * @param {Map<number, Entry[]>} after
+   * @param {Map<number, Chat.Entry[]>} after
    * @param {number} index
    * @param {any} entry
    */
@@ -345,7 +319,7 @@ export class EntryList {
   }
 
   /**
-   * @param {Entry[]} entries
+   * @param {Chat.Entry[]} entries
    * @param {any} run
    */
   #placeByTime(entries, run) {
@@ -354,7 +328,7 @@ export class EntryList {
   }
 
   /**
-   * @param {Entry[]} entries
+   * @param {Chat.Entry[]} entries
    * @param {any} run
    * @param {Map<string|null, number>} last
    */

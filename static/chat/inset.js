@@ -2,7 +2,7 @@ import { Conversation } from './conversation.js';
 import { el } from './dom.js';
 import { Thread } from './thread.js';
 
-/** @typedef {import('./entries/entry.js').Page} Page */
+/** @typedef {Chat.Page} Page */
 
 /** A conversation inside another one, on a short rail of its own. A part of the painter. */
 export class Inset {
@@ -14,12 +14,8 @@ export class Inset {
   #painted;
 
   /**
-   * @param {Page} page - of the conversation around it
-   * @param {object} options
-   * @param {string} options.topic
-   * @param {() => any} options.mirror
-   * @param {() => number} [options.most] - so many entries are shown, the last ones
-   * @param {() => void} [options.painted]
+   * @param {Chat.Page} page - of the conversation around it
+   * @param {Chat.InsetOptions} options
    */
   constructor(page, { topic, mirror, most, painted = () => {} }) {
     this.#page = page;

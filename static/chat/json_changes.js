@@ -5,12 +5,6 @@ import { tokens } from './json_text.js';
 /** Longer differences are one change: comparing them costs the product of their lengths. In tokens. */
 const COMPARED = 400;
 
-/**
- * @typedef {object} Changed
- * @property {string} from - what stood there; empty where something was put in
- * @property {string} to - what stands there now; empty where something was taken out
- */
-
 /** @param {string} text */
 function solid(text) {
   return tokens(text)
@@ -21,7 +15,7 @@ function solid(text) {
 /**
  * @param {string} before
  * @param {string} after
- * @returns {{changes: Changed[], fresh: Set<number>}} `fresh`: which of the tokens of `after` that are no space are new
+ * @returns {{changes: Chat.Changed[], fresh: Set<number>}} `fresh`: which of the tokens of `after` that are no space are new
  */
 export function changesOf(before, after) {
   const [old, now] = [solid(before), solid(after)];
@@ -29,7 +23,7 @@ export function changesOf(before, after) {
   while (start < old.length && start < now.length && old[start] === now[start]) start += 1;
   let [oldEnd, nowEnd] = [old.length, now.length];
   while (oldEnd > start && nowEnd > start && old[oldEnd - 1] === now[nowEnd - 1]) [oldEnd, nowEnd] = [oldEnd - 1, nowEnd - 1];
-  /** @type {Changed[]} */
+  /** @type {Chat.Changed[]} */
   const changes = [];
   const fresh = new Set();
   const common = lengths(old.slice(start, oldEnd), now.slice(start, nowEnd));

@@ -3,36 +3,28 @@
  * is shown must be what was sent.
  */
 
-/**
- * @typedef {'key'|'string'|'number'|'word'|'mark'|'space'} Kind
- * @typedef {object} Token
- * @property {Kind} kind
- * @property {string} text
- * @property {boolean} goesOn - it is the rest of the last token of the piece before
- */
-
 /** Cuts JSON text into tokens as it arrives; what is no JSON becomes tokens too. */
 export class JsonScanner {
   /** What the open brackets are, `{` or `[`. @type {string[]} */
   #inside = [];
   /** The next string in an object is a key. */
   #expectsKey = false;
-  /** Of the token that may go on. @type {Kind|null} */
+  /** Of the token that may go on. @type {Chat.Kind|null} */
   #kind = null;
   #escaped = false;
 
   /**
    * @param {string} text - the next piece
-   * @returns {Token[]} which together are the piece
+   * @returns {Chat.Token[]} which together are the piece
    */
   feed(text) {
-    /** @type {Token[]} */
+    /** @type {Chat.Token[]} */
     const tokens = [];
     let from = 0;
     let goesOn = this.#kind !== null;
     /**
      * @param {number} at
-     * @param {Kind|null} next
+     * @param {Chat.Kind|null} next
      */
     const end = (at, next) => {
       if (this.#kind !== null && at > from) tokens.push({ kind: this.#kind, text: text.slice(from, at), goesOn });
@@ -58,7 +50,7 @@ export class JsonScanner {
 
   /**
    * @param {string} character - outside a string
-   * @returns {Kind}
+   * @returns {Chat.Kind}
    */
   #kindOf(character) {
     if (character === '"') return this.#expectsKey ? 'key' : 'string';
@@ -79,7 +71,7 @@ export class JsonScanner {
 
 /**
  * @param {string} text
- * @returns {Token[]}
+ * @returns {Chat.Token[]}
  */
 export function tokens(text) {
   return new JsonScanner().feed(text);
@@ -102,13 +94,13 @@ const SHORT = 60;
  * Lays JSON text out for reading. Only space between tokens changes; what does not parse is given back as it is.
  * @param {string} text
  * @param {{open?: boolean}} [how] - what is outermost is never on one line
- * @returns {Token[]}
+ * @returns {Chat.Token[]}
  */
 export function layout(text, { open = false } = {}) {
   const all = tokens(text);
   if (!isJson(text)) return all;
   const solid = all.filter(({ kind }) => kind !== 'space');
-  /** @type {Token[]} */
+  /** @type {Chat.Token[]} */
   const laid = [];
   /** For each open bracket, whether its content stays on the line. @type {boolean[]} */
   const flat = [];
@@ -140,7 +132,7 @@ export function layout(text, { open = false } = {}) {
 }
 
 /**
- * @param {Token[]} solid
+ * @param {Chat.Token[]} solid
  * @param {number} from - of an opening bracket
  */
 function isShort(solid, from) {

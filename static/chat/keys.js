@@ -3,13 +3,7 @@
 const STORED = 'gateway.letter-keys';
 
 /**
- * @param {object} options
- * @param {Map<string, () => void>} options.letters - by the key that does it
- * @param {(shift: boolean) => boolean} options.escape - closes what is open, else asks to stop; false where nothing was
- * @param {() => void} options.end
- * @param {HTMLDialogElement} options.dialog - that explains them
- * @param {HTMLInputElement} options.toggle - whether single letters are on
- * @param {Pick<Storage, 'getItem'|'setItem'>} options.storage
+ * @param {Chat.ListenToKeysOptions} options
  */
 export function listenToKeys({ letters, escape, end, dialog, toggle, storage }) {
   try {

@@ -11,13 +11,7 @@ const ROWS = 300;
 
 /** The conversations on the left. A part of the painter. */
 export class List {
-  #root;
-  #search;
-  #current;
-  #title;
-  #memory;
-  #load;
-  #mark;
+  #options;
   /** @type {{topic: string, at: number}[]} */
   #topics = [];
   #loaded = false;
@@ -27,23 +21,11 @@ export class List {
   #shown = '';
 
   /**
-   * @param {object} options
-   * @param {HTMLElement} options.root
-   * @param {HTMLInputElement} options.search
-   * @param {string} options.current - the topic on the page
-   * @param {() => string} options.title - of that topic
-   * @param {import('./topics.js').TopicMemory} options.memory
-   * @param {() => Promise<{topic: string, at: number}[]>} options.load
-   * @param {() => void} options.mark - something is to be painted
+   * @param {Chat.ListOptions} options
    */
-  constructor({ root, search, current, title, memory, load, mark }) {
-    this.#root = root;
-    this.#search = search;
-    this.#current = current;
-    this.#title = title;
-    this.#memory = memory;
-    this.#load = load;
-    this.#mark = mark;
+  constructor(options) {
+    this.#options = options;
+    const { search, mark } = options;
     search.addEventListener('input', mark);
     window.addEventListener('focus', () => this.refresh());
     document.addEventListener('visibilitychange', () => this.refresh());
@@ -53,9 +35,9 @@ export class List {
   async refresh() {
     if (document.hidden) return;
     try {
-      this.#topics = await this.#load();
+      this.#topics = await this.#options.load();
       this.#loaded = true;
-      this.#mark();
+      this.#options.mark();
     } catch {
       // Without an answer the list stays as it was; the foot says what the connection is like.
     }
@@ -72,26 +54,26 @@ export class List {
 
   paint() {
     const now = Date.now();
-    const filter = this.#search.value;
-    const all = this.#topics.some(({ topic }) => topic === this.#current) || this.#state === null ? this.#topics : [{ topic: this.#current, at: now }, ...this.#topics];
-    const found = groups(all.slice(0, ROWS), { current: this.#current, title: this.#title(), state: this.#state, memory: this.#memory, filter, now });
+    const filter = this.#options.search.value;
+    const all = this.#topics.some(({ topic }) => topic === this.#options.current) || this.#state === null ? this.#topics : [{ topic: this.#options.current, at: now }, ...this.#topics];
+    const found = groups(all.slice(0, ROWS), { current: this.#options.current, title: this.#options.title(), state: this.#state, memory: this.#options.memory, filter, now });
     const name = JSON.stringify([found, this.#state, this.#facts, this.#loaded, filter === '']);
     if (name === this.#shown) return true;
     this.#shown = name;
-    const focused = document.activeElement instanceof HTMLElement && this.#root.contains(document.activeElement) ? document.activeElement.dataset.topic : undefined;
+    const focused = document.activeElement instanceof HTMLElement && this.#options.root.contains(document.activeElement) ? document.activeElement.dataset.topic : undefined;
     const nodes = found.flatMap(({ title, rows }) => [el('h2', {}, el('span', {}, title === 'Needs you' && !this.#facts.decides ? 'Waiting' : title)), el('ul', {}, ...rows.map((row) => this.#row(row, now)))]);
     if (nodes.length === 0 && this.#loaded) nodes.push(el('p', { class: 'list-none quiet' }, filter === '' ? 'No conversations yet.' : 'No conversation matches.'));
-    setChildren(this.#root, nodes);
-    if (focused !== undefined) /** @type {HTMLElement|null} */ (this.#root.querySelector(`[data-topic="${CSS.escape(focused)}"]`))?.focus();
+    setChildren(this.#options.root, nodes);
+    if (focused !== undefined) /** @type {HTMLElement|null} */ (this.#options.root.querySelector(`[data-topic="${CSS.escape(focused)}"]`))?.focus();
     return true;
   }
 
   /**
-   * @param {import('./topics.js').Row} row
+   * @param {Chat.Row} row
    * @param {number} now
    */
   #row({ topic, at, title, unread }, now) {
-    const current = topic === this.#current;
+    const current = topic === this.#options.current;
     const state = current ? this.#state : null;
     const link = el(
       'a',

@@ -70,7 +70,7 @@ let left = null;
 let before = { epoch: '', offset: 0 };
 let hashDone = messageOf(location.hash) === null;
 
-/** @returns {import('./status.js').Facts} */
+/** @returns {Chat.Facts} */
 function facts() {
   return { gateway: gateway.state, retryAt: gateway.retryAt, refusal: gateway.refusal, topic: subscription.state, behind: subscription.behind, loading: subscription.loading, since, current, now: Date.now() };
 }
@@ -169,7 +169,7 @@ const queue = new Queue({
   edit: (message, text) => composer.edit(message, text),
 });
 
-/** What Esc would stop: the run on top, or the own message that waits for one. @returns {import('./stops.js').Target|null} */
+/** What Esc would stop: the run on top, or the own message that waits for one. @returns {Chat.Target|null} */
 function stoppable() {
   const run = headRun(mirror);
   if (run !== null && isLive(run)) return { run: run.run };

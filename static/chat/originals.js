@@ -7,11 +7,7 @@ import { isLive } from './run_state.js';
 const MOST_PAGES = 500;
 
 /**
- * @typedef {(page: {since?: {epoch: string, offset: number}}) => Promise<{publications: {offset: number, data: any}[], epoch: string, offset: number}>} Read
- */
-
-/**
- * @param {Read} read - a page of the topic's history
+ * @param {Chat.Read} read - a page of the topic's history
  * @param {{seq: number, from: number, to: number}} summary - its number in the log, and the first and last place it stands for
  * @returns {Promise<{mirror: Mirror, complete: boolean}>} a mirror of nothing else; whether all of it is stored
  */

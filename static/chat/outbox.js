@@ -3,43 +3,22 @@
  * confirmed is stored, and comes back after a reload as not sent. Sending again uses the same id, so it cannot double.
  */
 
-/**
- * @typedef {object} Outgoing
- * @property {string} id - the client's own, of this message for ever
- * @property {string} text
- * @property {number} at - when it was written, Unix time in ms
- * @property {'sending'|'sent'|'failed'} state - sent: answered, its event has not come yet
- * @property {string} reason - why it failed
- * @property {{epoch: string, offset: number}|null} position - of its event
- * @property {number} attempts
- */
-
 /** Without an answer for so long a message counts as not sent, in ms. */
 export const ANSWER_MS = 10_000;
 
 export class Outbox {
-  /** In the order they were written. @type {Outgoing[]} */
+  /** In the order they were written. @type {Chat.Outgoing[]} */
   messages = [];
-  #storage;
   #key;
-  #send;
-  #changed;
-  #later;
+  #options;
 
   /**
-   * @param {object} options
-   * @param {string} options.topic
-   * @param {(text: string, id: string) => Promise<{message: string, offset?: number, epoch?: string}>} options.send
-   * @param {() => void} options.changed - the list is another
-   * @param {Pick<Storage, 'getItem'|'setItem'|'removeItem'>} options.storage
-   * @param {(act: () => void, ms: number) => void} options.later
+   * @param {Chat.OutboxOptions} options
    */
-  constructor({ topic, send, changed, storage, later }) {
+  constructor(options) {
+    this.#options = options;
+    const { topic } = options;
     this.#key = `gateway.unsent.${topic}`;
-    this.#storage = storage;
-    this.#send = send;
-    this.#changed = changed;
-    this.#later = later;
     this.#restore();
   }
 
@@ -95,8 +74,8 @@ export class Outbox {
       message.reason = reason;
       this.#store();
     };
-    this.#later(() => failed('No answer for 10 s.'), ANSWER_MS);
-    this.#send(outgoing.text, id).then(
+    this.#options.later(() => failed('No answer for 10 s.'), ANSWER_MS);
+    this.#options.send(outgoing.text, id).then(
       ({ offset, epoch }) => {
         const message = this.#find(id);
         if (message === undefined) return;
@@ -118,17 +97,17 @@ export class Outbox {
   #store() {
     try {
       const unsent = this.messages.filter(({ state }) => state !== 'sent').map(({ id, text, at }) => ({ id, text, at }));
-      if (unsent.length === 0) this.#storage.removeItem(this.#key);
-      else this.#storage.setItem(this.#key, JSON.stringify(unsent));
+      if (unsent.length === 0) this.#options.storage.removeItem(this.#key);
+      else this.#options.storage.setItem(this.#key, JSON.stringify(unsent));
     } catch {
       // Without room to store it, it lives as long as the page.
     }
-    this.#changed();
+    this.#options.changed();
   }
 
   #restore() {
     try {
-      for (const { id, text, at } of JSON.parse(this.#storage.getItem(this.#key) ?? '[]')) {
+      for (const { id, text, at } of JSON.parse(this.#options.storage.getItem(this.#key) ?? '[]')) {
         const reason = 'The page was closed before an answer came.';
         this.messages.push({ id: String(id), text: String(text), at: Number(at), state: 'failed', reason, position: null, attempts: 0 });
       }

@@ -6,17 +6,12 @@
 /** How long painting may take in a frame, in ms. */
 const BUDGET_MS = 8;
 
-/**
- * @typedef {object} Part
- * @property {(deadline: number) => boolean} paint - draws until the deadline (as `performance.now()`); true when done
- */
-
 export class Painter {
-  /** @type {Set<Part>} */
+  /** @type {Set<Chat.Part>} */
   #dirty = new Set();
   #frame = 0;
 
-  /** @param {Part} part */
+  /** @param {Chat.Part} part */
   mark(part) {
     this.#dirty.add(part);
     // In a hidden tab no frame comes, so nothing is painted; the one that comes on return paints the final state.

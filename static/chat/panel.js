@@ -5,7 +5,7 @@ import { duration, elapsed, number } from './time.js';
 /** Rows of the tree; older calls are counted. */
 const ROWS = 40;
 
-/** @type {Map<string, import('./run_state.js').State>} */
+/** @type {Map<string, Chat.State>} */
 const PHASES = new Map([
   ['arriving', 'tool'],
   ['ready', 'queued'],
@@ -20,41 +20,23 @@ const PHASES = new Map([
 
 /** The run panel on the right: what runs now, what it used, where the mirror stands. A part of the painter. */
 export class Panel {
-  #parts;
-  #mirror;
-  #thread;
-  #clock;
-  #entries;
-  #behind;
-  #jump;
+  #options;
   #shown = '';
 
   /**
-   * @param {object} options
-   * @param {{step: HTMLElement, tree: HTMLElement, usage: HTMLElement, usageSection: HTMLElement, offset: HTMLElement, epoch: HTMLElement, behind: HTMLElement, queued: HTMLElement}} options.parts
-   * @param {() => any} options.mirror
-   * @param {import('./thread.js').Thread} options.thread
-   * @param {import('./time.js').ServerClock} options.clock
-   * @param {() => any[]} options.entries - of the conversation, as drawn
-   * @param {() => number} options.behind
-   * @param {(key: string) => void} options.jump - to an entry
+   * @param {Chat.PanelOptions} options
    */
-  constructor({ parts, mirror, thread, clock, entries, behind, jump }) {
-    this.#parts = parts;
-    this.#mirror = mirror;
-    this.#thread = thread;
-    this.#clock = clock;
-    this.#entries = entries;
-    this.#behind = behind;
-    this.#jump = jump;
+  constructor(options) {
+    this.#options = options;
+
   }
 
   paint() {
-    const mirror = this.#mirror();
-    setText(this.#parts.offset, number(mirror.offset));
-    setText(this.#parts.epoch, mirror.epoch || '–');
-    setText(this.#parts.behind, number(this.#behind()));
-    setText(this.#parts.queued, number(mirror.queue.length));
+    const mirror = this.#options.mirror();
+    setText(this.#options.parts.offset, number(mirror.offset));
+    setText(this.#options.parts.epoch, mirror.epoch || '–');
+    setText(this.#options.parts.behind, number(this.#options.behind()));
+    setText(this.#options.parts.queued, number(mirror.queue.length));
     this.#drawUsage(mirror);
     this.#drawTree(mirror);
     return true;
@@ -71,12 +53,12 @@ export class Panel {
       ['Model calls', usage.requests],
       ['Tool calls', usage.tool_calls],
     ].filter(([, value]) => value > 0);
-    this.#parts.usageSection.hidden = rows.length === 0;
+    this.#options.parts.usageSection.hidden = rows.length === 0;
     const name = JSON.stringify(rows);
-    if (this.#parts.usage.dataset.shows === name) return;
-    this.#parts.usage.dataset.shows = name;
+    if (this.#options.parts.usage.dataset.shows === name) return;
+    this.#options.parts.usage.dataset.shows = name;
     setChildren(
-      this.#parts.usage,
+      this.#options.parts.usage,
       rows.flatMap(([word, value]) => [el('dt', {}, String(word)), el('dd', {}, number(Number(value)))]),
     );
   }
@@ -85,12 +67,12 @@ export class Panel {
   #drawTree(mirror) {
     const head = headRun(mirror);
     const maximum = mirror.context.max_iterations;
-    setText(this.#parts.step, head === null || head.iteration === 0 ? '' : `step ${head.iteration}${typeof maximum === 'number' ? ` of ${maximum}` : ''}`);
+    setText(this.#options.parts.step, head === null || head.iteration === 0 ? '' : `step ${head.iteration}${typeof maximum === 'number' ? ` of ${maximum}` : ''}`);
     const rows = head === null ? [] : this.#rows(mirror, head);
     const name = JSON.stringify(rows);
     if (name !== this.#shown) {
       this.#shown = name;
-      setChildren(this.#parts.tree, rows.length === 0 ? [el('p', { class: 'quiet' }, 'Nothing has run here yet.')] : rows.map((row) => this.#row(row)));
+      setChildren(this.#options.parts.tree, rows.length === 0 ? [el('p', { class: 'quiet' }, 'Nothing has run here yet.')] : rows.map((row) => this.#row(row)));
     }
     this.#count(mirror);
   }
@@ -102,14 +84,14 @@ export class Panel {
   #rows(mirror, head) {
     /** @type {{key: string, state: string, name: string, depth: number, mono: boolean, time: string, run: string|null}[]} */
     const rows = [];
-    const entries = this.#entries();
+    const entries = this.#options.entries();
     /**
      * @param {any} run
      * @param {number} depth
      */
     const add = (run, depth) => {
       const key = depth === 1 ? (entries.find(({ run: of }) => of === run.run)?.key ?? '') : `s:${run.run}`;
-      rows.push({ key, state: stateOf(mirror, run, this.#thread.kinds), name: run.agent ?? 'agent', depth, mono: false, time: '', run: run.run });
+      rows.push({ key, state: stateOf(mirror, run, this.#options.thread.kinds), name: run.agent ?? 'agent', depth, mono: false, time: '', run: run.run });
       if (depth < 3) {
         for (const entry of entries) {
           if (entry.kind === 'tool' && entry.run === run.run) {
@@ -129,7 +111,7 @@ export class Panel {
   #row({ key, state, name, depth, mono, time, run }) {
     return el(
       'button',
-      { type: 'button', class: depth === 1 ? '' : `d${depth}`, click: () => this.#jump(key) },
+      { type: 'button', class: depth === 1 ? '' : `d${depth}`, click: () => this.#options.jump(key) },
       glyph(state, { label: wordFor(/** @type {any} */ (state)).word }),
       el('span', { class: mono ? 'cut mono' : 'cut' }, name),
       el('span', { class: 'quiet num', ...(run !== null && { 'data-run': run }) }, time),
@@ -138,9 +120,9 @@ export class Panel {
 
   /** @param {any} mirror */
   #count(mirror) {
-    for (const time of this.#parts.tree.querySelectorAll('[data-run]')) {
+    for (const time of this.#options.parts.tree.querySelectorAll('[data-run]')) {
       const run = mirror.runs.find((/** @type {any} */ { run: id }) => id === /** @type {HTMLElement} */ (time).dataset.run);
-      if (run !== undefined) setText(time, timeOf(run, this.#clock.now()));
+      if (run !== undefined) setText(time, timeOf(run, this.#options.clock.now()));
     }
   }
 }

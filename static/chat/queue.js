@@ -5,46 +5,26 @@ import { initials } from './entries/user.js';
 /** Rows beyond this are counted, not shown. */
 const ROWS = 5;
 
-/**
- * What this reader changed and the topic does not tell yet.
- * @typedef {{kind: 'edit'|'withdraw', text: string, until: {epoch: string, offset: number}|null}} Change
- */
-
 /** The messages that wait for the agent. Own ones can be changed and taken back: shown at once, as provisional. */
 export class Queue {
-  #root;
-  #own;
-  #acts;
-  #tell;
-  #changed;
-  #edit;
-  /** By message. @type {Map<string, Change>} */
+  #options;
+  /** By message. @type {Map<string, Chat.Change>} */
   #changes = new Map();
   #open = false;
   #shown = '';
   #list = /** @type {any[]} */ ([]);
 
   /**
-   * @param {object} options
-   * @param {HTMLElement} options.root
-   * @param {import('./own.js').Own} options.own
-   * @param {{edit: (message: string, text: string) => Promise<any>, withdraw: (message: string) => Promise<any>}} options.acts
-   * @param {(title: string, text: string) => void} options.tell - that something was refused
-   * @param {() => void} options.changed
-   * @param {(message: string, text: string) => void} options.edit - lets the reader change a text
+   * @param {Chat.QueueOptions} options
    */
-  constructor({ root, own, acts, tell, changed, edit }) {
-    this.#root = root;
-    this.#own = own;
-    this.#acts = acts;
-    this.#tell = tell;
-    this.#changed = changed;
-    this.#edit = edit;
+  constructor(options) {
+    this.#options = options;
+
   }
 
   /** The own message that was written last and can be changed, or null. @returns {{id: string, text: string}|null} */
   get last() {
-    const row = this.#list.findLast(({ id, content }) => this.#own.has(id) && typeof content === 'string' && this.#changes.get(id)?.kind !== 'withdraw');
+    const row = this.#list.findLast(({ id, content }) => this.#options.own.has(id) && typeof content === 'string' && this.#changes.get(id)?.kind !== 'withdraw');
     return row === undefined ? null : { id: row.id, text: this.#textOf(row) };
   }
 
@@ -58,22 +38,22 @@ export class Queue {
    * @param {string} text
    */
   change(message, text) {
-    void this.#do(message, { kind: 'edit', text, until: null }, this.#acts.edit(message, text));
+    void this.#do(message, { kind: 'edit', text, until: null }, this.#options.acts.edit(message, text));
   }
 
   /** @param {string} message */
   #withdraw(message) {
-    void this.#do(message, { kind: 'withdraw', text: '', until: null }, this.#acts.withdraw(message));
+    void this.#do(message, { kind: 'withdraw', text: '', until: null }, this.#options.acts.withdraw(message));
   }
 
   /**
    * @param {string} message
-   * @param {Change} change
+   * @param {Chat.Change} change
    * @param {Promise<any>} answered
    */
   async #do(message, change, answered) {
     this.#changes.set(message, change);
-    this.#changed();
+    this.#options.changed();
     try {
       const { status, epoch, offset, run } = await answered;
       const wanted = change.kind === 'edit' ? 'edited' : 'withdrawn';
@@ -82,17 +62,17 @@ export class Queue {
     } catch (error) {
       this.#refused(message, change, error instanceof Error ? error.message : String(error));
     }
-    this.#changed();
+    this.#options.changed();
   }
 
   /**
    * @param {string} message
-   * @param {Change} change
+   * @param {Chat.Change} change
    * @param {string} reason
    */
   #refused(message, change, reason) {
     if (this.#changes.get(message) === change) this.#changes.delete(message);
-    this.#tell(change.kind === 'edit' ? 'Not changed.' : 'Not withdrawn.', reason);
+    this.#options.tell(change.kind === 'edit' ? 'Not changed.' : 'Not withdrawn.', reason);
   }
 
   /** @param {{content: unknown, id: string}} row */
@@ -116,20 +96,20 @@ export class Queue {
     const shown = JSON.stringify([queue.slice(0, ROWS), queue.length, [...this.#changes], this.#open, may('edit'), may('withdraw')]);
     if (shown === this.#shown) return;
     this.#shown = shown;
-    const focused = this.#root.contains(document.activeElement);
+    const focused = this.#options.root.contains(document.activeElement);
     const rows = queue.slice(0, ROWS).map((/** @type {any} */ row) => this.#row(row, may));
     if (queue.length > ROWS) rows.push(el('li', {}, icon('clock', 'i-s quiet'), el('span', { class: 'quiet' }, `${queue.length - ROWS} more`)));
     const words = `${queue.length} message${queue.length === 1 ? '' : 's'} waiting`;
     const fold = el('button', { type: 'button', class: 'line', 'aria-expanded': this.#open ? 'true' : 'false', click: () => this.#fold() }, icon('right', 'i-s chev'), words);
-    setChildren(this.#root, queue.length === 0 ? [] : [el('li', { class: 'only-tiny' }, fold), ...rows]);
-    this.#root.hidden = queue.length === 0;
-    this.#root.classList.toggle('open', this.#open);
-    if (focused && !this.#root.contains(document.activeElement)) /** @type {HTMLElement|null} */ (this.#root.querySelector('li:not(.only-tiny) button') ?? document.getElementById('box'))?.focus();
+    setChildren(this.#options.root, queue.length === 0 ? [] : [el('li', { class: 'only-tiny' }, fold), ...rows]);
+    this.#options.root.hidden = queue.length === 0;
+    this.#options.root.classList.toggle('open', this.#open);
+    if (focused && !this.#options.root.contains(document.activeElement)) /** @type {HTMLElement|null} */ (this.#options.root.querySelector('li:not(.only-tiny) button') ?? document.getElementById('box'))?.focus();
   }
 
   #fold() {
     this.#open = !this.#open;
-    this.#changed();
+    this.#options.changed();
   }
 
   /**
@@ -138,7 +118,7 @@ export class Queue {
    */
   #row(row, may) {
     const { id, content, by } = row;
-    const own = this.#own.has(id);
+    const own = this.#options.own.has(id);
     const name = own ? 'You' : (person(by) ?? 'Someone');
     const change = this.#changes.get(id);
     const text = el('span', { class: 'cut grow' }, el('span', { class: 'soft' }, `${name}: `), el(change?.kind === 'withdraw' ? 'del' : 'span', {}, this.#textOf(row)));
@@ -147,7 +127,7 @@ export class Queue {
     if (change !== undefined) made.append(el('span', { class: 'quiet' }, change.kind === 'edit' ? 'changing…' : 'withdrawing…'));
     else if (!own) made.append(el('span', { class: 'quiet not-tiny' }, 'waiting'));
     if (own && change?.kind !== 'withdraw') {
-      if (may('edit') && typeof content === 'string') made.append(button({ label: 'Edit this message', icon: 'pen', style: 'bare icon small', press: () => this.#edit(id, this.#textOf(row)) }));
+      if (may('edit') && typeof content === 'string') made.append(button({ label: 'Edit this message', icon: 'pen', style: 'bare icon small', press: () => this.#options.edit(id, this.#textOf(row)) }));
       if (may('withdraw')) made.append(button({ label: 'Withdraw this message', icon: 'x', style: 'bare icon small', press: () => this.#withdraw(id) }));
     }
     return made;

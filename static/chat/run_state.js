@@ -1,10 +1,6 @@
 /** What an agent is doing, from its mirror. Pure. */
 
-/**
- * @typedef {'queued'|'writing'|'thinking'|'tool'|'waiting'|'stopping'|'done'|'failed'|'stopped'|'lost'} State
- */
-
-/** @type {Map<string, State>} */
+/** @type {Map<string, Chat.State>} */
 const ENDS = new Map([
   ['completed', 'done'],
   ['failed', 'failed'],
@@ -12,7 +8,7 @@ const ENDS = new Map([
   ['lost', 'lost'],
 ]);
 
-/** @type {Map<State, {word: string, tone: string}>} */
+/** @type {Map<Chat.State, {word: string, tone: string}>} */
 const WORDS = new Map([
   ['queued', { word: 'Queued', tone: '' }],
   ['writing', { word: 'Writing', tone: 'live' }],
@@ -28,7 +24,7 @@ const WORDS = new Map([
 
 /**
  * The word for a state and the class of its colour.
- * @param {State} state
+ * @param {Chat.State} state
  * @param {{decides?: boolean}} [reader] - who may decide is needed, others wait
  */
 export function wordFor(state, { decides = false } = {}) {
@@ -46,7 +42,7 @@ export function isLive(run) {
  * @param {any} mirror
  * @param {any} run - one of the mirror's
  * @param {Map<string, string>} kinds - which kind of text came last, by open message
- * @returns {State}
+ * @returns {Chat.State}
  */
 export function stateOf(mirror, run, kinds) {
   const ended = ENDS.get(run.status);

@@ -2,33 +2,14 @@
 
 import { clockTime, number } from './time.js';
 
-/**
- * @typedef {object} Facts
- * @property {string} gateway - the gateway's state
- * @property {number|null} retryAt - Unix time in ms
- * @property {{code: number, reason: string}|null} refusal
- * @property {string} topic - the subscription's state
- * @property {number} behind
- * @property {{part: number, parts: number}|null} loading
- * @property {number} since - when the gateway's state began, Unix time in ms
- * @property {number|null} current - when what is shown was last known to be current, Unix time in ms
- * @property {number} now
- */
-
-/**
- * @typedef {object} Shown
- * @property {'live'|'behind'|'connecting'|'reconnecting'|'offline'|'unsure'|'denied'|'none'} state - how it looks
- * @property {string} text - empty while there is nothing worth saying
- */
-
 /** A connection that comes about sooner is not spoken of, in ms. */
 const QUIET_MS = 400;
 /** A lost connection that takes longer gets a notice, in ms. */
 const NOTICE_MS = 3000;
 
 /**
- * @param {Facts} facts
- * @returns {Shown} the socket's state, for the foot of the list
+ * @param {Chat.Facts} facts
+ * @returns {Chat.Shown} the socket's state, for the foot of the list
  */
 export function socketStatus({ gateway, retryAt, since, now }) {
   switch (gateway) {
@@ -50,8 +31,8 @@ export function socketStatus({ gateway, retryAt, since, now }) {
 }
 
 /**
- * @param {Facts} facts
- * @returns {Shown} the topic's state, for the head of the page
+ * @param {Chat.Facts} facts
+ * @returns {Chat.Shown} the topic's state, for the head of the page
  */
 export function topicStatus(facts) {
   if (facts.gateway === 'refused' || facts.gateway === 'offline' || facts.gateway === 'reconnecting') return socketStatus(facts);
@@ -75,14 +56,14 @@ export function topicStatus(facts) {
   }
 }
 
-/** @param {Facts} facts - whether what is shown may be out of date */
+/** @param {Chat.Facts} facts - whether what is shown may be out of date */
 export function isStale({ topic }) {
   return topic !== 'live' && topic !== 'catching-up' && topic !== 'subscribing' && topic !== 'loading';
 }
 
 /**
  * The notice that a state of the connection deserves.
- * @param {Facts} facts
+ * @param {Chat.Facts} facts
  * @returns {{tone: 'wait'|'bad', title: string, text: string, retry: boolean}|null}
  */
 export function connectionNotice(facts) {

@@ -6,23 +6,17 @@ const PATIENCE_MS = 5000;
 
 /** Stop, in the foot of the composer. It never says stopped: the run's own end does. */
 export class StopButton {
-  #parts;
-  #ask;
-  #clock;
+  #options;
   /** What is shown as being stopped, since when. */
   #since = { act: '', at: 0 };
   #shown = '';
 
   /**
-   * @param {object} options
-   * @param {{root: HTMLElement, stop: HTMLButtonElement, more: HTMLButtonElement, menu: HTMLElement, note: HTMLElement, hints: HTMLElement, hint: HTMLElement}} options.parts
-   * @param {(mode: 'now'|'after_step') => void} options.ask
-   * @param {import('./time.js').ServerClock} options.clock
+   * @param {Chat.StopButtonOptions} options
    */
-  constructor({ parts, ask, clock }) {
-    this.#parts = parts;
-    this.#ask = ask;
-    this.#clock = clock;
+  constructor(options) {
+    this.#options = options;
+    const { parts, ask } = options;
     const { stop, more, menu, root } = parts;
     stop.addEventListener('click', () => ask('now'));
     more.addEventListener('click', () => this.#open(menu.hidden));
@@ -43,15 +37,15 @@ export class StopButton {
 
   /** @returns {boolean} whether the menu was open */
   close() {
-    if (this.#parts.menu.hidden) return false;
+    if (this.#options.parts.menu.hidden) return false;
     this.#open(false);
-    this.#parts.more.focus();
+    this.#options.parts.more.focus();
     return true;
   }
 
   /** @param {boolean} open */
   #open(open) {
-    const { menu, more } = this.#parts;
+    const { menu, more } = this.#options.parts;
     menu.hidden = !open;
     more.setAttribute('aria-expanded', String(open));
     if (open) /** @type {HTMLElement} */ (menu.firstElementChild).focus();
@@ -64,10 +58,10 @@ export class StopButton {
    * @param {{by: string|null, mode: string, step: number}|null} state.stopping - as the topic tells it
    */
   show({ act, asked, stopping }) {
-    const { root, stop, more, note, hints, hint } = this.#parts;
+    const { root, stop, more, note, hints, hint } = this.#options.parts;
     const after = stopping?.mode === 'after_step';
     if (stopping === null || act === null) this.#since.act = '';
-    else if (this.#since.act !== `${act} ${stopping.mode}`) this.#since = { act: `${act} ${stopping.mode}`, at: this.#clock.now() };
+    else if (this.#since.act !== `${act} ${stopping.mode}`) this.#since = { act: `${act} ${stopping.mode}`, at: this.#options.clock.now() };
     root.hidden = act === null;
     if (act === null) this.#open(false);
     const words = stopping === null ? '' : this.#words(stopping);
@@ -92,7 +86,7 @@ export class StopButton {
   #words({ by, mode, step }) {
     const who = by === null ? '' : `, asked by ${by}`;
     if (mode === 'after_step') return `Stops after ${step > 0 ? `step ${step}` : 'this step'}${who}`;
-    const waited = this.#clock.now() - this.#since.at;
+    const waited = this.#options.clock.now() - this.#since.at;
     if (waited < PATIENCE_MS) return `Stopping…${by === null ? '' : ` asked by ${by}`}`;
     return `Still stopping. The agent has not answered yet. ${elapsed(waited)}`;
   }

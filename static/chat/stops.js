@@ -1,7 +1,5 @@
 /** What this page asked to stop. Only an event says that something stopped; an answer can say that there was nothing to. */
 
-/** @typedef {{run: string}|{message: string}} Target */
-
 const LATE = new Map([
   ['completed', 'It was done before the stop reached it.'],
   ['failed', 'It had failed before the stop reached it.'],
@@ -12,23 +10,14 @@ const LATE = new Map([
 export class Stops {
   /** Asked, and not shown by an event yet; by run or message. @type {Set<string>} */
   #asked = new Set();
-  #cancel;
-  #own;
-  #tell;
-  #changed;
+  #options;
 
   /**
-   * @param {object} options
-   * @param {(topic: string, what: any) => Promise<any>} options.cancel
-   * @param {import('./own.js').Own} options.own
-   * @param {(title: string, text: string, bad: boolean) => void} options.tell
-   * @param {() => void} options.changed
+   * @param {Chat.StopsOptions} options
    */
-  constructor({ cancel, own, tell, changed }) {
-    this.#cancel = cancel;
-    this.#own = own;
-    this.#tell = tell;
-    this.#changed = changed;
+  constructor(options) {
+    this.#options = options;
+
   }
 
   /** @param {string} act - a run or a message */
@@ -38,25 +27,25 @@ export class Stops {
 
   /**
    * @param {string} topic
-   * @param {Target} target
+   * @param {Chat.Target} target
    * @param {'now'|'after_step'} mode
    */
   async ask(topic, target, mode) {
     const [act] = Object.values(target);
     if (this.#asked.has(act)) return;
     this.#asked.add(act);
-    this.#changed();
+    this.#options.changed();
     try {
-      const answer = await this.#cancel(topic, { ...target, mode });
-      if (answer.run !== undefined) this.#own.add(answer.run);
-      if (answer.status === 'ended') this.#tell('Not stopped.', LATE.get(answer.as) ?? 'It had ended before.', false);
-      else if (answer.status === 'unknown') this.#tell('Not stopped.', 'The gateway knows no such run any more.', false);
-      else if (answer.status === 'withdrawn') this.#tell('Taken back.', 'The agent had not begun with your message.', false);
+      const answer = await this.#options.cancel(topic, { ...target, mode });
+      if (answer.run !== undefined) this.#options.own.add(answer.run);
+      if (answer.status === 'ended') this.#options.tell('Not stopped.', LATE.get(answer.as) ?? 'It had ended before.', false);
+      else if (answer.status === 'unknown') this.#options.tell('Not stopped.', 'The gateway knows no such run any more.', false);
+      else if (answer.status === 'withdrawn') this.#options.tell('Taken back.', 'The agent had not begun with your message.', false);
     } catch (error) {
-      this.#tell('Not stopped.', `${error instanceof Error ? error.message : error} It goes on.`, true);
+      this.#options.tell('Not stopped.', `${error instanceof Error ? error.message : error} It goes on.`, true);
       this.#asked.delete(act);
     }
-    this.#changed();
+    this.#options.changed();
   }
 
   /**

@@ -141,7 +141,7 @@ export class Thread {
 
   /**
    * @param {any} mirror
-   * @returns {import('./entry_list.js').Entry[]}
+   * @returns {Chat.Entry[]}
    */
   entries(mirror) {
     this.changed = false;

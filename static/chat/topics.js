@@ -2,16 +2,6 @@
 
 import { daysAgo } from './time.js';
 
-/**
- * @typedef {object} Row
- * @property {string} topic
- * @property {number} at - last heard of, Unix time in ms
- * @property {string} title
- * @property {boolean} unread
- *
- * @typedef {{title: string, rows: Row[]}} Group
- */
-
 const ENDED = new Set(['done', 'failed', 'stopped', 'lost']);
 /** What is remembered of topics is bounded: so many. */
 const REMEMBERED = 500;
@@ -69,18 +59,12 @@ export class TopicMemory {
 
 /**
  * @param {{topic: string, at: number}[]} topics - newest first
- * @param {object} options
- * @param {string} options.current - the topic on the page
- * @param {string} options.title - of that topic
- * @param {TopicMemory} options.memory
- * @param {string|null} options.state - of that topic, where it runs or waits
- * @param {string} options.filter - words that a row must hold, in its title or topic
- * @param {number} options.now
- * @returns {Group[]}
+ * @param {Chat.GroupsOptions} options
+ * @returns {Chat.Group[]}
  */
 export function groups(topics, { current, title: currentTitle, state, memory, filter, now }) {
   const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
-  /** @type {Map<string, Row[]>} */
+  /** @type {Map<string, Chat.Row[]>} */
   const found = new Map();
   for (const { topic, at } of topics) {
     const title = topic === current ? currentTitle : (memory.title(topic) ?? topic);

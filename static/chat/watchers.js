@@ -8,17 +8,9 @@ const FACES = 3;
 const ROWS = 8;
 const COLOURS = ['a', 'b', 'c'];
 
-/**
- * @typedef {{name: string, own: boolean}} Person
- */
-
 /** Who watches: faces in the head, names in the panel, in the order they came. A part of the painter. */
 export class Watchers {
-  #parts;
-  #topic;
-  #client;
-  #own;
-  #mark;
+  #options;
   /** By connection, in the order they came. @type {Map<string, {client: string, user: string}>} */
   #readers = new Map();
   /** Where they are too many to be listed. @type {number|null} */
@@ -26,19 +18,11 @@ export class Watchers {
   #shown = '';
 
   /**
-   * @param {object} options
-   * @param {{faces: HTMLElement, section: HTMLElement, count: HTMLElement, names: HTMLElement}} options.parts
-   * @param {import('../gateway/index.js').Subscription} options.topic
-   * @param {() => string|null} options.client - this connection
-   * @param {import('./own.js').Own} options.own
-   * @param {() => void} options.mark - something is to be painted
+   * @param {Chat.WatchersOptions} options
    */
-  constructor({ parts, topic, client, own, mark }) {
-    this.#parts = parts;
-    this.#topic = topic;
-    this.#client = client;
-    this.#own = own;
-    this.#mark = mark;
+  constructor(options) {
+    this.#options = options;
+    const { topic, mark } = options;
     topic.on('join', (reader) => this.#came(reader));
     topic.on('leave', ({ client: gone }) => {
       this.#readers.delete(gone);
@@ -50,38 +34,38 @@ export class Watchers {
   }
 
   async refresh() {
-    if (document.hidden || this.#topic.state !== 'live') return;
+    if (document.hidden || this.#options.topic.state !== 'live') return;
     try {
-      const readers = await this.#topic.presence();
+      const readers = await this.#options.topic.presence();
       const there = new Map(readers.map((reader) => [reader.client, reader]));
       for (const client of this.#readers.keys()) if (!there.has(client)) this.#readers.delete(client);
       for (const reader of readers) this.#came(reader);
       this.#count = null;
     } catch {
       // Too many to list, or none may be: the number is what is left.
-      this.#count = await this.#topic.presenceStats().then(
+      this.#count = await this.#options.topic.presenceStats().then(
         ({ num_clients: clients }) => clients,
         () => null,
       );
       this.#readers.clear();
     }
-    this.#own.name = this.#readers.get(this.#client() ?? '')?.user || null;
-    this.#mark();
+    this.#options.own.name = this.#readers.get(this.#options.client() ?? '')?.user || null;
+    this.#options.mark();
   }
 
   /** @param {{client: string, user: string}} reader */
   #came(reader) {
     if (!this.#readers.has(reader.client)) this.#readers.set(reader.client, reader);
-    this.#mark();
+    this.#options.mark();
   }
 
   /** One for each person, however many tabs they have; who is anonymous is one for each tab. */
   get #people() {
-    const mine = this.#client();
-    /** @type {Map<string, Person>} */
+    const mine = this.#options.client();
+    /** @type {Map<string, Chat.Person>} */
     const people = new Map();
     for (const { client, user } of this.#readers.values()) {
-      const own = client === mine || (user !== '' && user === this.#own.name);
+      const own = client === mine || (user !== '' && user === this.#options.own.name);
       const key = user === '' ? `${client} ` : user;
       if (!people.has(key) || own) people.set(key, { name: own ? 'You' : user || 'Guest', own });
     }
@@ -94,7 +78,7 @@ export class Watchers {
     const shown = JSON.stringify([people, total]);
     if (shown === this.#shown) return true;
     this.#shown = shown;
-    const { faces, section, count, names } = this.#parts;
+    const { faces, section, count, names } = this.#options.parts;
     const rest = total - Math.min(people.length, FACES);
     faces.hidden = total < 2;
     faces.setAttribute('aria-label', `Watching: ${total}`);
@@ -110,7 +94,7 @@ export class Watchers {
 }
 
 /**
- * @param {Person} person
+ * @param {Chat.Person} person
  * @param {number} index
  */
 function face({ name, own }, index) {

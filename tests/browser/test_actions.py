@@ -16,7 +16,7 @@ from gateway.publisher import Publisher
 from gateway.run import Run
 from gateway.types import START, Topic
 from gateway.worker import Worker
-from tests.e2e.processes import Gateway, running_gateway
+from tests.e2e.processes import Gateway, running_gateway, until
 
 pytestmark = pytest.mark.browser
 expect.set_options(timeout=60_000)
@@ -148,7 +148,7 @@ async def test_press_right_after_the_question_appeared_decides_nothing(stage: St
     async with stage.publisher.run("t", agent="support") as run:
         await run.add_message(Message.assistant(None, tool_calls=(REFUND,)))
         decision = asyncio.create_task(run.approval(REFUND))
-        await page.wait_for_function("window.pressed")
+        await until(lambda: page.evaluate("window.pressed"), "the press")
         await expect(page.get_by_role("button", name="Approve")).to_be_enabled()
         await page.get_by_role("button", name="Reject").click(delay=500)
         await page.get_by_role("button", name="Reject").click()

@@ -8,7 +8,7 @@ import { drawn } from './json_view.js';
 export class ArgumentsEditor {
   /** @type {HTMLElement} */
   element;
-  /** What the text changes; none while it is no JSON. @type {import('../json_changes.js').Changed[]} */
+  /** What the text changes; none while it is no JSON. @type {Chat.Changed[]} */
   changes = [];
   /** Why the text cannot be sent, or null. @type {string|null} */
   fault = null;

@@ -11,7 +11,7 @@ const COLOURS = new Map([
 const COLOURED = 50_000;
 
 /**
- * @param {import('../json_text.js').Token} token
+ * @param {Chat.Token} token
  * @returns {Node}
  */
 export function drawn({ kind, text }) {

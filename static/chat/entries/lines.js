@@ -2,7 +2,7 @@ import { el, glyph, icon, setChildren, setText } from '../dom.js';
 import { clockTime, duration, number, shortNumber } from '../time.js';
 import { EntryView } from './entry.js';
 
-/** @type {Map<string, import('../run_state.js').State>} */
+/** @type {Map<string, Chat.State>} */
 export const STATES = new Map([
   ['running', 'writing'],
   ['cancelling', 'stopping'],
@@ -19,7 +19,7 @@ export class StartView extends EntryView {
   /** @type {(() => void)|null} */
   #untick = null;
 
-  /** @param {import('./entry.js').Page} page */
+  /** @param {Chat.Page} page */
   constructor(page) {
     super(page);
     this.body.append(el('div', { class: 'line still' }, this.#text, this.#time));

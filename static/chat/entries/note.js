@@ -12,7 +12,7 @@ export class NoteView extends EntryView {
   /** Of the messages, once they were read. @type {number|null} */
   #count = null;
 
-  /** @param {import('./entry.js').Page} page */
+  /** @param {Chat.Page} page */
   constructor(page) {
     super(page);
     this.body.append(this.#line, this.#text, this.#more, this.#all);

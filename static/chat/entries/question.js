@@ -40,7 +40,7 @@ export class Question {
   #scrolled = () => this.#look();
 
   /**
-   * @param {import('./entry.js').Page} page
+   * @param {Chat.Page} page
    * @param {any} entry - of a tool
    */
   constructor(page, entry) {
@@ -99,7 +99,7 @@ export class Question {
 
   /**
    * @param {string|null} fault
-   * @param {import('../json_changes.js').Changed[]} changes
+   * @param {Chat.Changed[]} changes
    */
   #drawFoot(fault, changes) {
     if (this.#mode === 'editing') {

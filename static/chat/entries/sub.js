@@ -46,7 +46,7 @@ export class SubView extends EntryView {
     this.#follow();
   });
 
-  /** @param {import('./entry.js').Page} page */
+  /** @param {Chat.Page} page */
   constructor(page) {
     super(page);
     this.body.append(this.#card);

@@ -35,7 +35,7 @@ export class TextView extends EntryView {
   #foot = el('div', { class: 'meta' });
   #written = false;
 
-  /** @param {import('./entry.js').Page} page */
+  /** @param {Chat.Page} page */
   constructor(page) {
     super(page);
     this.body.append(this.#markdown.element);

@@ -16,7 +16,7 @@ export class ThinkView extends EntryView {
   /** @type {(() => void)|null} */
   #untick = null;
 
-  /** @param {import('./entry.js').Page} page */
+  /** @param {Chat.Page} page */
   constructor(page) {
     super(page);
     this.body.append(this.#line, this.#box);

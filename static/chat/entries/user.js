@@ -18,7 +18,7 @@ export class UserView extends EntryView {
   #text = el('p');
   #attachments = el('p', { class: 'attachments' });
 
-  /** @param {import('./entry.js').Page} page */
+  /** @param {Chat.Page} page */
   constructor(page) {
     super(page);
     this.node.classList.add('face');

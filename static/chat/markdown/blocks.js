@@ -26,29 +26,9 @@ const UNFINISHED_MARKS = /^ {0,3}(?:`{1,2}|~{1,2}|#{1,6}|[-*+]|\*\*|--|__?|>)[ \
 const BLANK = /^[ \t]*$/;
 
 /**
- * @typedef {object} Block
- * @property {'document'|'quote'|'list'|'item'|'paragraph'|'heading'|'fence'|'table'|'rule'} type
- * @property {boolean} closed - it has ended, as far as the text goes
- * @property {boolean} settled - no later text can change it: a complete line ended it
- * @property {Block[]} children - of document, quote, list and item
- * @property {string} text - of paragraph and heading: the source of its inline content
- * @property {string[]} lines - of fence: the lines of code
- * @property {string} info - of fence: what stands after the opening marks
- * @property {string} marker - of fence: the opening marks; of list: the bullet, or the mark after the number
- * @property {number} indent - columns of indentation that belong to the block
- * @property {number} level - of heading, 1 to 6
- * @property {number} rank - of heading, its depth among the headings before it, from 1, without the levels that the text leaves out
- * @property {number|null} start - of list: the first number, null for bullets
- * @property {boolean|null} task - of item: a checkbox and whether it is ticked, null without one
- * @property {('start'|'center'|'end'|null)[]} align - of table, one for each column
- * @property {string[]} head - of table: the cells of its first row
- * @property {string[][]} rows - of table
- */
-
-/**
- * @param {Block['type']} type
- * @param {Partial<Block>} [fields]
- * @returns {Block}
+ * @param {Chat.Block['type']} type
+ * @param {Partial<Chat.Block>} [fields]
+ * @returns {Chat.Block}
  */
 function block(type, fields) {
   return {
@@ -136,9 +116,9 @@ function withoutLeadingTabs(line) {
 }
 
 export class Blocks {
-  /** The tree. Treat as read only. @type {Block} */
+  /** The tree. Treat as read only. @type {Chat.Block} */
   document = block('document');
-  /** Containers that are open, the document first. @type {Block[]} */
+  /** Containers that are open, the document first. @type {Chat.Block[]} */
   #open = [this.document];
   /** The unfinished last line. */
   #tail = '';
@@ -297,7 +277,7 @@ export class Blocks {
    * Starts the block that `rest` begins, if it begins one.
    * @param {string} rest
    * @param {number} depth - how many containers stay open
-   * @param {Block|null} paragraph - the paragraph that it would interrupt
+   * @param {Chat.Block|null} paragraph - the paragraph that it would interrupt
    * @param {boolean} unfinished
    * @returns {{rest: string|null}|null} what is left for the inside, null where nothing is; null where no block begins
    */
@@ -360,7 +340,7 @@ export class Blocks {
   }
 
   /**
-   * @param {Block} fence
+   * @param {Chat.Block} fence
    * @param {string} rest
    * @param {boolean} unfinished
    */
@@ -377,7 +357,7 @@ export class Blocks {
   }
 
   /**
-   * @param {Block} paragraph
+   * @param {Chat.Block} paragraph
    * @param {string} text
    */
   #becomesTable(paragraph, text) {
@@ -413,7 +393,7 @@ export class Blocks {
     if (last !== undefined) this.#close(last);
   }
 
-  /** @param {Block} ended */
+  /** @param {Chat.Block} ended */
   #close(ended) {
     ended.closed = true;
     if (!this.#provisional) ended.settled = true;
@@ -430,13 +410,13 @@ export class Blocks {
     }
   }
 
-  /** @param {Block} child */
+  /** @param {Chat.Block} child */
   #add(child) {
     this.#closeLeaf();
     this.#open[this.#open.length - 1].children.push(child);
   }
 
-  /** @param {Block} container */
+  /** @param {Chat.Block} container */
   #enter(container) {
     this.#add(container);
     this.#open.push(container);

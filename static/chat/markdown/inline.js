@@ -9,22 +9,6 @@
 import { destination, ESCAPABLE, safeHref, SPACE } from './links.js';
 import { Mark } from './marks.js';
 
-/**
- * @typedef {object} Inline
- * @property {'text'|'code'|'strong'|'em'|'del'|'link'|'break'} type
- * @property {string} text - of text and code
- * @property {Inline[]} children - of strong, em, del and link
- * @property {string|null} href - of link; null while its address is unfinished or must not be followed
- * @property {string|null} title - of link
- */
-
-/**
- * @typedef {object} Parsed
- * @property {Inline[]} nodes
- * @property {[number, number][]} spans - where constructs of the outermost level lie in the text, in order
- * @property {number} unfinished - where the first mark stands that has not ended; the text's length where all have
- */
-
 const ENTITIES = new Map([
   ['amp', '&'],
   ['lt', '<'],
@@ -46,9 +30,9 @@ const FAR = 1000;
 const MAX_OPENERS = 200;
 
 /**
- * @param {Inline['type']} type
- * @param {Partial<Inline>} [fields]
- * @returns {Inline}
+ * @param {Chat.Inline['type']} type
+ * @param {Partial<Chat.Inline>} [fields]
+ * @returns {Chat.Inline}
  */
 function inline(type, fields) {
   return { type, text: '', children: [], href: null, title: null, ...fields };
@@ -62,12 +46,12 @@ function isSpace(character) {
 class Parser {
   #text;
   #open;
-  /** Nodes of the level being built, with marks in between. @type {(Inline | Mark)[]} */
+  /** Nodes of the level being built, with marks in between. @type {(Chat.Inline | Mark)[]} */
   #items = [];
   #plain = '';
   /** Marks that may still open something. @type {Mark[]} */
   #openers = [];
-  /** Brackets that may still become a link. @type {import('./marks.js').Bracket[]} */
+  /** Brackets that may still become a link. @type {Chat.Bracket[]} */
   #brackets = [];
   /** @type {[number, number][]} */
   #spans = [];
@@ -85,7 +69,7 @@ class Parser {
     this.#unfinished = text.length;
   }
 
-  /** @returns {Parsed} */
+  /** @returns {Chat.Parsed} */
   parse() {
     const text = this.#text;
     let at = 0;
@@ -389,7 +373,7 @@ class Parser {
   /**
    * Takes the items from an index on and makes a tree of them; what marks have begun and not ended ends there.
    * @param {number} from
-   * @returns {Inline[]}
+   * @returns {Chat.Inline[]}
    */
   #settle(from) {
     const root = inline('text');
@@ -415,7 +399,7 @@ class Parser {
     return root.children;
   }
 
-  /** @param {Inline} node */
+  /** @param {Chat.Inline} node */
   #push(node) {
     this.#flush();
     this.#items.push(node);
@@ -442,8 +426,8 @@ class Parser {
 }
 
 /**
- * @param {Inline[]} nodes
- * @param {Inline} node
+ * @param {Chat.Inline[]} nodes
+ * @param {Chat.Inline} node
  */
 function addTo(nodes, node) {
   const last = nodes[nodes.length - 1];
@@ -454,7 +438,7 @@ function addTo(nodes, node) {
 /**
  * @param {string} text - the source of one block's inline content
  * @param {boolean} open - more of it may come
- * @returns {Parsed}
+ * @returns {Chat.Parsed}
  */
 export function parseInline(text, open) {
   return new Parser(text, open).parse();

@@ -19,7 +19,7 @@ const INLINE_TAGS = new Map([
 
 /** One drawn inline node. */
 class InlineNode {
-  /** @param {import('./inline.js').Inline} source */
+  /** @param {Chat.Inline} source */
   constructor(source) {
     this.type = source.type;
     const tag = INLINE_TAGS.get(source.type);
@@ -31,7 +31,7 @@ class InlineNode {
     this.update(source);
   }
 
-  /** @param {import('./inline.js').Inline} source */
+  /** @param {Chat.Inline} source */
   update(source) {
     if (this.node instanceof Text) {
       grow(this.node, this.shown, source.text);
@@ -76,7 +76,7 @@ function grow(node, shown, text) {
 /**
  * @param {HTMLElement} parent
  * @param {InlineNode[]} drawn - changed to what is drawn now
- * @param {import('./inline.js').Inline[]} sources
+ * @param {Chat.Inline[]} sources
  */
 function drawInline(parent, drawn, sources) {
   for (let index = 0; index < sources.length; index += 1) {

@@ -2,9 +2,9 @@
 
 /** A run of `*`, `_` or `~`. */
 export class Mark {
-  /** What begins here, outermost first. @type {import('./inline.js').Inline['type'][]} */
+  /** What begins here, outermost first. @type {Chat.Inline['type'][]} */
   begins = [];
-  /** What ends here, innermost first. @type {import('./inline.js').Inline['type'][]} */
+  /** What ends here, innermost first. @type {Chat.Inline['type'][]} */
   ends = [];
 
   /**
@@ -33,10 +33,3 @@ export class Mark {
   }
 }
 
-/**
- * @typedef {object} Bracket
- * @property {number} at
- * @property {number} length
- * @property {number} index - its place among the items
- * @property {boolean} active
- */

@@ -17,7 +17,7 @@ class BlockView {
   /** How many children are drawn for good. */
   settled = 0;
 
-  /** @param {import('./blocks.js').Block} block */
+  /** @param {Chat.Block} block */
   constructor(block) {
     this.type = kind(block);
     this.level = block.level;
@@ -29,7 +29,7 @@ class BlockView {
     this.inner = this.element;
   }
 
-  /** @param {import('./blocks.js').Block} block */
+  /** @param {Chat.Block} block */
   make(block) {
     switch (block.type) {
       case 'quote':
@@ -46,12 +46,12 @@ class BlockView {
     }
   }
 
-  /** @param {import('./blocks.js').Block} block */
+  /** @param {Chat.Block} block */
   fits(block) {
     return this.type === kind(block) && this.level === block.level && this.rank === block.rank && this.start === block.start;
   }
 
-  /** @param {import('./blocks.js').Block} block */
+  /** @param {Chat.Block} block */
   update(block) {
     drawBlocks(this.inner, this, block);
   }
@@ -61,7 +61,7 @@ class ItemView extends BlockView {
   /** @type {HTMLInputElement|null} */
   #box = null;
 
-  /** @param {import('./blocks.js').Block} block */
+  /** @param {Chat.Block} block */
   update(block) {
     if (block.task !== null && this.#box === null) {
       this.#box = /** @type {HTMLInputElement} */ (el('input', { type: 'checkbox', disabled: true, 'aria-label': 'Task' }));
@@ -78,13 +78,13 @@ class ItemView extends BlockView {
 class TextView extends BlockView {
   #inline = new InlineView(this.element);
 
-  /** @param {import('./blocks.js').Block} block */
+  /** @param {Chat.Block} block */
   make(block) {
     // The page's own headings are h1 and h2; no level is left out below them.
     return block.type === 'heading' ? el(`h${Math.min(6, block.rank + 2)}`, { class: `h${block.level}` }) : el('p');
   }
 
-  /** @param {import('./blocks.js').Block} block */
+  /** @param {Chat.Block} block */
   update(block) {
     this.#inline.update(block.text, !block.closed);
   }
@@ -103,7 +103,7 @@ class FenceView extends BlockView {
   #language = el('span', { class: 'grow' });
   #copy = copyButton(() => this.#code.textContent ?? '', { label: 'Copy', text: 'Copy' });
 
-  /** @param {import('./blocks.js').Block} block */
+  /** @param {Chat.Block} block */
   constructor(block) {
     super(block);
     const scroller = el('pre', { tabindex: 0 }, this.#code);
@@ -114,7 +114,7 @@ class FenceView extends BlockView {
     return el('div', { class: 'code' });
   }
 
-  /** @param {import('./blocks.js').Block} block */
+  /** @param {Chat.Block} block */
   update(block) {
     const [language = ''] = block.info.split(/[\s{]/, 1);
     setText(this.#language, language || 'text');
@@ -167,10 +167,10 @@ class TableView extends BlockView {
   #fixed = 0;
   /** @type {WeakMap<HTMLElement, InlineView>} */
   #inline = new WeakMap();
-  /** @type {import('./blocks.js').Block['align']} */
+  /** @type {Chat.Block['align']} */
   #align = [];
 
-  /** @param {import('./blocks.js').Block} block */
+  /** @param {Chat.Block} block */
   constructor(block) {
     super(block);
     this.element.append(el('table', {}, el('thead', {}, this.#head), this.#body));
@@ -180,7 +180,7 @@ class TableView extends BlockView {
     return el('div', { class: 'tbl', tabindex: 0 });
   }
 
-  /** @param {import('./blocks.js').Block} block */
+  /** @param {Chat.Block} block */
   update(block) {
     const guess = block.type === 'paragraph';
     const head = guess ? cells(block.text) : block.head;
@@ -221,12 +221,12 @@ class TableView extends BlockView {
   }
 }
 
-/** @param {import('./blocks.js').Block} block */
+/** @param {Chat.Block} block */
 function kind(block) {
   return block.type === 'paragraph' && !block.closed && looksLikeTable(block.text) ? 'table' : block.type;
 }
 
-/** @param {import('./blocks.js').Block} block */
+/** @param {Chat.Block} block */
 function makeView(block) {
   switch (kind(block)) {
     case 'item':
@@ -246,7 +246,7 @@ function makeView(block) {
 /**
  * @param {HTMLElement} parent
  * @param {{children: BlockView[], settled: number}} view
- * @param {import('./blocks.js').Block} source
+ * @param {Chat.Block} source
  */
 function drawBlocks(parent, view, source) {
   const { children } = view;
