@@ -26,6 +26,7 @@ from gateway.codec import encode_json
 from gateway.endpoint import WebsocketEndpoint
 from gateway.errors import BrokerUnavailableError, CommandError, ErrorCode
 from gateway.hub import Hub
+from gateway.origin import OriginGuard
 from gateway.session import topic_of
 from gateway.settings import Settings, SettingsError
 from gateway.types import Topic
@@ -33,10 +34,8 @@ from gateway.wheel import Wheel
 
 __all__ = ["QueryRedaction", "SecurityHeaders", "app_from_env", "create_app", "static_directory"]
 
-HTTP_TIMEOUT = 10.0
-"""Seconds a request may wait for the broker."""
 HTTP_RETRY = 0.05
-"""Seconds between two tries of it while the broker is away."""
+"""Seconds between two tries of a request while the broker is away; the command timeout ends them."""
 
 _HEADERS = {
     "content-security-policy": (
@@ -84,7 +83,10 @@ def create_app(settings: Settings, *, broker: Broker | None = None) -> Starlette
             Route("/", endpoints.index),
             Mount("/static", StaticFiles(directory=static_directory())),
         ],
-        middleware=[Middleware(SecurityHeaders)],
+        middleware=[
+            Middleware(SecurityHeaders),
+            Middleware(OriginGuard, host=settings.host, allowed=settings.allowed_origins.split(",")),
+        ],
         exception_handlers={CommandError: _command_error, HTTPException: _http_error},
         lifespan=endpoints.lifespan,
     )
@@ -204,7 +206,7 @@ class _Endpoints:
         topic = topic_of(_raw_topic(request))
         answer = self._conversation if request.query_params.get("messages") == "1" else self._snapshot
         try:
-            async with asyncio.timeout(HTTP_TIMEOUT):
+            async with asyncio.timeout(self._settings.command_timeout):
                 while True:
                     try:
                         return await answer(topic)

@@ -9,7 +9,6 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from gateway import app
 from gateway.app import QueryRedaction, app_from_env, create_app, static_directory
 from gateway.broker.redis import RedisBroker
 from gateway.mirror import Mirror
@@ -42,13 +41,10 @@ async def test_healthz_and_readyz_answer(http: httpx.AsyncClient) -> None:
     assert (await http.get("/readyz")).json() == {"ok": True}
 
 
-async def test_readyz_says_that_the_broker_is_away(
-    tmp_path: Path, key_prefix: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(app, "HTTP_TIMEOUT", 0.3)
+async def test_readyz_says_that_the_broker_is_away(tmp_path: Path, key_prefix: str) -> None:
     with RedisServer(tmp_path) as server:
         async with (
-            serve(server.url, key_prefix) as gateway,
+            serve(server.url, key_prefix, command_timeout=0.3) as gateway,
             httpx.AsyncClient(base_url=gateway.http, trust_env=False) as http,
         ):
             with server.away():

@@ -46,7 +46,7 @@ _WAITING_CONTEXT = {
 
 _HOMES = {
     "redis": ("gateway.broker.",),
-    "starlette": ("gateway.app", "gateway.auth", "gateway.connection"),
+    "starlette": ("gateway.app", "gateway.auth", "gateway.connection", "gateway.origin"),
     "uvicorn": ("gateway.cli.", "gateway.transport"),
     "click": ("gateway.cli.",),
     "openai": ("gateway.agent.",),

@@ -44,7 +44,7 @@ const PING_GRACE_MS = 5_000;
 /** How long a silent gateway has to answer a question, ms. */
 const PROBE_MS = 5_000;
 /** PROTOCOL.md 2.1: the gateway closes on a larger frame from a client. */
-const MAX_FRAME_BYTES = 64 * 1024;
+const MAX_FRAME_BYTES = 128 * 1024;
 
 const encoder = new TextEncoder();
 

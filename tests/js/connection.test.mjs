@@ -53,15 +53,15 @@ test('a frame stays below the limit of the gateway', async () => {
   const { server, gateway } = await connected();
   server.answers.set('rpc', ({ data }) => ({ reply: { data: { length: data.text.length } } }));
   const lengths = await Promise.all(
-    [30_000, 30_000, 30_000].map((length) => gateway.rpc('count', { text: 'x'.repeat(length) })),
+    [60_000, 60_000, 60_000].map((length) => gateway.rpc('count', { text: 'x'.repeat(length) })),
   );
-  assert.deepEqual(lengths, [{ length: 30_000 }, { length: 30_000 }, { length: 30_000 }]);
+  assert.deepEqual(lengths, [{ length: 60_000 }, { length: 60_000 }, { length: 60_000 }]);
   assert.equal(server.frames.length, 1 + 2);
 });
 
 test('a command above the limit is not sent, and does not cost the connection', async () => {
   const { server, gateway } = await connected();
-  await assert.rejects(gateway.publish('t', { text: '🚀'.repeat(16_400) }), TooLargeError);
+  await assert.rejects(gateway.publish('t', { text: '🚀'.repeat(32_800) }), TooLargeError);
   assert.deepEqual(server.asked('publish'), []);
   assert.equal(gateway.state, 'connected');
 });

@@ -147,7 +147,7 @@ export class FakeGateway {
 
   receive(socket, frame) {
     this.frames.push(frame);
-    assert.ok(Buffer.byteLength(frame) <= 64 * 1024, 'a frame above max_frame');
+    assert.ok(Buffer.byteLength(frame) <= 128 * 1024, 'a frame above max_frame');
     const replies = frame.split('\n').flatMap((line) => this.#handle(socket, JSON.parse(line)));
     if (replies.length > 0) socket.deliver(...replies);
   }

@@ -1,0 +1,66 @@
+"""Which web pages may talk to a gateway: by default its own only.
+
+A browser lets every page open websockets to every address, those of the user's own machine included, and says only
+whose page it is (RFC 6455, 10.2). A name that is made to point at this machine (DNS rebinding) makes a foreign page
+look like our own, so a gateway that listens on loopback also looks at the name it was called by.
+"""
+
+from collections.abc import Iterable
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from gateway.errors import ErrorCode
+
+__all__ = ["OriginGuard"]
+
+
+class OriginGuard:
+    """Refuses, with 403, what comes from a page of another origin.
+
+    Args:
+        app: What is guarded.
+        host: The address that is listened on.
+        allowed: Other origins whose pages may talk to us, as ``https://example.com``; ``*`` lets all in.
+
+    """
+
+    def __init__(self, app: ASGIApp, *, host: str, allowed: Iterable[str]) -> None:
+        self.app: ASGIApp = app
+        self._origins = {origin.rstrip("/").lower() for origin in allowed}
+        self._anywhere = "*" in self._origins
+        self._loopback = _is_loopback(host)
+        self._hosts = {urlsplit(origin).netloc for origin in self._origins}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request or connection, or refuse it."""
+        reason = "" if scope["type"] == "lifespan" or self._anywhere else self._objection(Headers(scope=scope))
+        if not reason:
+            await self.app(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await receive()
+            await send({"type": "websocket.close", "code": 1008, "reason": reason})
+        else:
+            error = {"error": {"code": int(ErrorCode.PERMISSION_DENIED), "message": reason}}
+            await JSONResponse(error, status_code=403)(scope, receive, send)
+
+    def _objection(self, headers: Headers) -> str:
+        host = headers.get("host", "").lower()
+        if self._loopback and host not in self._hosts and not _is_loopback(urlsplit(f"//{host}").hostname or ""):
+            return f"this gateway listens on loopback and was called {host!r}; --allowed-origins can name it"
+        origin = headers.get("origin", "").lower()
+        if origin and origin not in self._origins and urlsplit(origin).netloc != host:
+            return f"pages of {origin} may not talk to {host}; --allowed-origins can let them"
+        return ""
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

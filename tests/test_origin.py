@@ -1,0 +1,68 @@
+"""Pages of other origins, and names that are made to point here, are refused; all else passes."""
+
+import pytest
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route, WebSocketRoute
+from starlette.testclient import TestClient
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from gateway.origin import OriginGuard
+
+
+async def _page(_request: Request) -> PlainTextResponse:
+    return PlainTextResponse("in")
+
+
+async def _socket(websocket: WebSocket) -> None:
+    await websocket.accept()
+    await websocket.send_text("in")
+    await websocket.close()
+
+
+def _client(*, host: str = "127.0.0.1", allowed: str = "") -> TestClient:
+    guard = Middleware(OriginGuard, host=host, allowed=allowed.split(","))
+    return TestClient(Starlette(routes=[Route("/", _page), WebSocketRoute("/ws", _socket)], middleware=[guard]))
+
+
+def _admitted(client: TestClient, headers: dict[str, str]) -> bool:
+    response = client.get("/", headers=headers)
+    try:
+        with client.websocket_connect("/ws", headers=headers) as websocket:
+            websocket.receive_text()
+    except WebSocketDisconnect:
+        assert response.status_code == 403
+        assert response.json()["error"]["code"] == 103
+        return False
+    assert response.status_code == 200
+    return True
+
+
+LOCAL = "127.0.0.1:8000"
+
+
+@pytest.mark.parametrize(
+    ("listens", "allowed", "host", "origin", "answer"),
+    [
+        ("127.0.0.1", "", LOCAL, None, "in"),
+        ("127.0.0.1", "", LOCAL, f"http://{LOCAL}", "in"),
+        ("127.0.0.1", "", "localhost:8000", "http://localhost:8000", "in"),
+        ("127.0.0.1", "", "[::1]:8000", "http://[::1]:8000", "in"),
+        ("127.0.0.1", "", LOCAL, "https://evil.example", "refused"),
+        ("127.0.0.1", "", LOCAL, "http://127.0.0.1:9000", "refused"),
+        ("127.0.0.1", "", LOCAL, "null", "refused"),
+        ("127.0.0.1", "", "evil.example:8000", "http://evil.example:8000", "refused"),
+        ("127.0.0.1", "", "evil.example:8000", None, "refused"),
+        ("127.0.0.1", "https://good.example", LOCAL, "https://good.example", "in"),
+        ("127.0.0.1", "https://good.example/", "good.example", "https://GOOD.example", "in"),
+        ("127.0.0.1", "https://good.example", LOCAL, "https://evil.example", "refused"),
+        ("127.0.0.1", "*", "evil.example:8000", "https://evil.example", "in"),
+        ("0.0.0.0", "", "chat.example", "https://chat.example", "in"),
+        ("0.0.0.0", "", "chat.example", "https://evil.example", "refused"),
+    ],
+)
+def test_origin_and_host_decide(listens: str, allowed: str, host: str, origin: str | None, answer: str) -> None:
+    headers = {"host": host} | ({"origin": origin} if origin else {})
+    assert _admitted(_client(host=listens, allowed=allowed), headers) is (answer == "in")
