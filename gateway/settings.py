@@ -31,6 +31,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             description="redis://, rediss:// or unix:// address of Redis or Valkey; empty: `serve` starts a private one"
         ),
     ] = ""
+    allowed_origins: Annotated[
+        str,
+        Meta(
+            description="origins of foreign web pages that may connect, as https://example.com, separated by commas; "
+            "* lets all in; empty: only the gateway's own pages"
+        ),
+    ] = ""
     key_prefix: Annotated[str, Meta(description="first part of every Redis key and channel", min_length=1)] = "gw"
     workers: Annotated[int, Meta(description="processes that share the port", ge=1)] = 1
     ping_interval: Annotated[_Seconds, Meta(description="seconds between the gateway's pings on a connection")] = 25.0
@@ -50,7 +57,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     drain: Annotated[
         float, Meta(description="seconds over which the connections are closed at shutdown; 0 closes at once", ge=0)
     ] = 3.0
-    max_frame: Annotated[_Bytes, Meta(description="bytes of the largest frame taken from a client")] = 65536
+    max_frame: Annotated[_Bytes, Meta(description="bytes of the largest frame taken from a client")] = 128 * 1024
     max_topics: Annotated[int, Meta(description="topics one connection may subscribe to", ge=1)] = 512
     ring_bytes: Annotated[
         _Bytes, Meta(description="bytes of recent events kept in one process, all topics together")
@@ -58,6 +65,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     mirror_bytes: Annotated[
         _Bytes, Meta(description="bytes of folded states kept in one process, as their snapshots count")
     ] = 128 * 1024 * 1024
+    max_bytes: Annotated[
+        _Bytes, Meta(description="bytes of one topic's history; above it nothing more is taken (large values: as much)")
+    ] = 64 * 1024 * 1024
+    max_history_bytes: Annotated[
+        _Bytes, Meta(description="bytes of one topic's events above its snapshot; above it they are folded into one")
+    ] = 8 * 1024 * 1024
+    max_history_events: Annotated[
+        _Bytes, Meta(description="events of one topic above its snapshot; above it they are folded into one")
+    ] = 20_000
     audit_interval: Annotated[_Seconds, Meta(description="seconds between checks that no event was missed")] = 10.0
     linger: Annotated[
         float, Meta(description="seconds a topic without readers is kept in memory; 0 drops it at once", ge=0)
