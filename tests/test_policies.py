@@ -16,7 +16,6 @@ from gateway.policies import POLICIES, Policy
 from gateway.publisher import Publisher
 from gateway.run import Run
 from gateway.worker import Agent, Worker
-from tests.people import act
 from tests.publishing import events, mirror, send, until
 
 TOPIC = "chat:1"
@@ -199,54 +198,3 @@ async def test_latest_of_those_that_waited_for_a_worker_is_taken(broker: RedisBr
         await finished(broker, "completed")
     assert await texts(broker) == ["3", "You said 3"]
     assert [message for message, _ in await withdrawn(broker)] == ["m1", "m2"]
-
-
-async def test_edited_message_is_taken_as_edited_and_a_withdrawn_one_is_not(broker: RedisBroker) -> None:
-    async with Publisher(broker=broker) as publisher, publisher.run(TOPIC, agent="a") as run:
-        for number in (1, 2, 3):
-            await send(broker, TOPIC, f"m{number}", str(number))
-
-        async def heard() -> bool:
-            return len(run.inbox.waiting) == 3
-
-        await until(heard)
-        run._ear.wake = lambda: None  # type: ignore[method-assign]  # what follows is not heard in time
-        await publisher.hearing.aclose()
-        await act(broker, "edit", topic=TOPIC, message="m1", content="one, better")
-        await act(broker, "withdraw", topic=TOPIC, message="m2")
-        taken = await run.inbox.take()
-        assert [message.text for message in taken] == ["one, better", "3"]
-        assert [message.text for message in run.context.entries] == ["one, better", "3"]
-        await run.add_message(Message.assistant("Fine"))
-    assert await texts(broker) == ["one, better", "3", "Fine"]
-    assert await queue(broker) == []
-
-
-async def test_taking_goes_between_whatever_else_the_run_says(broker: RedisBroker) -> None:
-    async with Publisher(broker=broker) as publisher, publisher.run(TOPIC, agent="a") as run:
-        talking = True
-
-        async def talk() -> None:
-            number = 0
-            while talking:
-                number += 1
-                await run.add_message(Message.assistant(f"word {number}"))
-                await asyncio.sleep(0)
-
-        speaking = asyncio.create_task(talk())
-        for number in range(10):
-            await send(broker, TOPIC, f"m{number}", f"question {number}")
-            if number % 2:
-                await act(broker, "withdraw", topic=TOPIC, message=f"m{number}")
-
-        async def heard() -> bool:
-            await run.inbox.take()
-            return not run.inbox.waiting and len(await queue(broker)) == 0
-
-        await until(heard)
-        talking = False
-        await speaking
-        await run.flush()
-        own = [message.text for message in run.context.entries]
-    assert await texts(broker) == own
-    assert [text for text in own if text.startswith("question")] == [f"question {number}" for number in (0, 2, 4, 6, 8)]
