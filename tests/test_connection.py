@@ -83,7 +83,7 @@ async def test_connect_missing_closes(redis_url: str, key_prefix: str) -> None:
         ('{"id":-1,"ping":{}}', 3501),
         ('{"id":"7","ping":{}}', 3501),
         ("[" * 30000, 3501),
-        ('{"id":2,"rpc":{"method":"x","data":"' + "y" * 70000 + '"}}', 1009),
+        ('{"id":2,"rpc":{"method":"x","data":"' + "y" * 140000 + '"}}', 1009),
     ],
 )
 async def test_frame_that_breaks_the_rules_closes_only_its_connection(
