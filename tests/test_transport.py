@@ -22,7 +22,7 @@ from gateway.transport import DirectWriter, GatewayProtocol
 from tests.serving import PATIENCE, Plain, append, eventually, serve
 
 HANDSHAKE = (
-    b"GET /connection/websocket HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"GET /connection/websocket HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
 )
 
