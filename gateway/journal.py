@@ -1,13 +1,14 @@
 """What a run keeps of its own appends, so that it can write them again after the broker lost some. It decides only."""
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from gateway.blobs import LARGE
 from gateway.broker.port import AppendRequest, Change, Entry, LogStep, Restore
-from gateway.codec import encode_event
+from gateway.codec import encode_event, encode_json
 from gateway.context.log import chain_hash
 from gateway.errors import HistoryConflictError
 from gateway.event_types import LOG_FIELDS, LOGGED_TYPES, RESERVED_TYPES
@@ -33,6 +34,8 @@ class EarlierLog:
         self._events: deque[tuple[int, dict[str, Any], bytes]] = deque()
         """Seq, event and its bytes, without a hole between the seqs."""
         self._size = 0
+        self.told: Mapping[str, Any] = {}
+        """What `context` events have said up to the run's beginning, as one such event's fields."""
 
     def add(self, event: Mapping[str, Any], data: bytes) -> None:
         """Take the next event of the history; those that are not logged are passed over."""
@@ -117,6 +120,8 @@ class Journal:
         self._steps: dict[int, str] = {seq: hash}
         """Chain hash at every seq at which the store can stand."""
         self._last = (seq, hash)
+        self._at: int | None = None
+        """When the run began; Unix time in ms."""
         self._deltas: dict[str, list[tuple[int, int]]] = {}
         """Of each open message the places of its deltas."""
         self._usage: dict[str, tuple[int, int]] = {}
@@ -143,6 +148,8 @@ class Journal:
 
     def add(self, batch: Batch) -> None:
         """Keep an append that the store acknowledged."""
+        if self._at is None:
+            self._at = batch.entries[0].event.get("at")
         kept = self._appends[batch.seq] = _Kept(batch.changes, batch.log)
         if batch.log is not None:
             self._last = (batch.log.next, batch.log.after)
@@ -171,13 +178,15 @@ class Journal:
             lost = self._earlier.since(answer.seq, answer.hash, until=self._first_seq, after=self._first_hash)
             if lost is None:
                 raise HistoryConflictError(seq=answer.seq, expected=self._last[0])
-            # Mark 0 is before the run's own; where they need several appends each has a mark of its own.
-            appends.extend(
-                (f"0.{number}" if number else "0", entries, log, ()) for number, (entries, log) in enumerate(lost)
-            )
+            # Marks below the run's own, and another one for whatever is left of them the next time.
+            appends.extend((f"0.{log.first}", entries, log, ()) for entries, log in lost)
         elif self._steps.get(answer.seq) != answer.hash:
             raise HistoryConflictError(seq=answer.seq, expected=self._last[0])
         known = int(answer.append_seq.partition(".")[0] or 0)
+        if not known and self._earlier.told:
+            appends.extend(
+                (f"0.context.{number}", (entry,), None, ()) for number, entry in enumerate(self._context_entries())
+            )
         appends.extend(
             (str(seq), tuple(kept.entries.values()), kept.log, kept.changes)
             for seq, kept in sorted(self._appends.items())
@@ -196,6 +205,30 @@ class Journal:
             )
             for number, (mark, entries, log, changes) in enumerate(appends)
         ]
+
+    def _context_entries(self) -> Iterator[Entry]:
+        """Tell again what earlier runs told of the context, in events of which each can be stored."""
+        calls = self._earlier.told.get("tool_calls", {}).get("items", ())
+        part: dict[str, Any] = {}
+        size = 0
+        for name, value in (
+            *((name, value) for name, value in self._earlier.told.items() if name != "tool_calls"),
+            *(("tool_calls", {"from": number, "items": [call]}) for number, call in enumerate(calls)),
+        ):
+            added = len(encode_json(value))
+            if part and size + added > LARGE:
+                yield self._context_entry(part)
+                part, size = {}, 0
+            size += added
+            if name in part:
+                part[name]["items"] += value["items"]
+            else:
+                part[name] = value
+        yield self._context_entry(part)
+
+    def _context_entry(self, fields: Mapping[str, Any]) -> Entry:
+        data = encode_event({"type": "context", "at": self._at, "run": self._run, **fields})
+        return Entry(kind="h", type="context", data=data)
 
     def _compact(self, place: tuple[int, int], out: Outgoing) -> None:
         entry, event = out.entry, out.event

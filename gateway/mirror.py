@@ -25,7 +25,7 @@ MAX_LOG_LINES = 200
 _Event = Mapping[str, Any]
 _Fold = Callable[["Mirror", _Event, str | None], None]
 
-_CONTEXT_FIELDS = (
+CONTEXT_FIELDS = (
     "id",
     "agent_name",
     "system_prompt",
@@ -35,6 +35,8 @@ _CONTEXT_FIELDS = (
     "started_at",
     "title",
 )
+"""Of the `context` event; `tool_calls` beside them is a slice, not a value."""
+
 _STATUS: Mapping[str, Literal["completed", "failed", "cancelled", "lost"]] = {
     "agent_complete": "completed",
     "agent_error": "failed",
@@ -64,7 +66,7 @@ class Mirror:
         self.epoch = epoch
         self.offset = offset
         self._log = SessionLog()
-        self._fields: dict[str, Any] = dict.fromkeys(_CONTEXT_FIELDS)
+        self._fields: dict[str, Any] = dict.fromkeys(CONTEXT_FIELDS)
         """The fields of the `context` event."""
         self._tool_calls: list[Any] = []
         self._archived_to: int | None = None
@@ -89,7 +91,7 @@ class Mirror:
         state, context = stored.mirror, stored.mirror.context
         mirror = cls(stored.topic, stored.epoch, stored.offset)
         mirror._log = SessionLog([entry.entry() for entry in context.events], next_seq=context.next_seq)
-        mirror._fields = {name: getattr(context, name) for name in _CONTEXT_FIELDS}
+        mirror._fields = {name: getattr(context, name) for name in CONTEXT_FIELDS}
         mirror._tool_calls = context.tool_calls
         mirror._archived_to = context.archived_to
         mirror._usage = context.usage
@@ -242,7 +244,7 @@ class Mirror:
         )
 
     def _fold_context(self, event: _Event, run: str | None) -> None:
-        for name in _CONTEXT_FIELDS:
+        for name in CONTEXT_FIELDS:
             if name in event:
                 self._fields[name] = event[name]
         change = mapping(event.get("tool_calls"))

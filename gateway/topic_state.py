@@ -13,7 +13,7 @@ from gateway.context.context import Context
 from gateway.errors import SnapshotError
 from gateway.event_types import LOGGED_TYPES
 from gateway.journal import EarlierLog
-from gateway.mirror import Mirror
+from gateway.mirror import CONTEXT_FIELDS, Mirror
 from gateway.session_log import LogEntry, entry_of
 from gateway.types import START, Position, Publication, Topic
 
@@ -96,6 +96,7 @@ async def read_topic(broker: Broker, topic: Topic, *, log: dict[int, LogEntry] |
         while True:
             _fold(mirror, earlier, history, log)
             if mirror.offset >= history.top:
+                earlier.told = _told(mirror)
                 return TopicState(
                     topic=topic,
                     mirror=mirror,
@@ -124,6 +125,14 @@ async def load_values(broker: Broker, state: TopicState) -> TopicState:
     if len(found) < len(wanted):
         _logger.warning("%d large values of topic %s are gone", len(wanted) - len(found), state.topic)
     return msgspec.structs.replace(state, values={name: value.decode() for name, value in found.items()})
+
+
+def _told(mirror: Mirror) -> dict[str, Any]:
+    """Give what `context` events have said, as one such event's fields."""
+    context = mirror.context
+    fields = {name: context[name] for name in CONTEXT_FIELDS if context[name] is not None}
+    calls = context["tool_calls"]
+    return {**fields, "tool_calls": {"from": 0, "items": calls}} if calls else fields
 
 
 def _begun(topic: Topic, history: History) -> Mirror:

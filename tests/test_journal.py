@@ -188,7 +188,7 @@ def test_earlier_runs_events_are_written_again_first(known: int) -> None:
     author.done()
     requests = author.journal.requests(restore(log=(known, chain[known])), lease=9)
     assert types(requests).count("user_message") == 3 - known
-    assert [request.seq for request in requests] == (["0"] if known < 3 else []) + ["1", "2"]
+    assert [request.seq for request in requests] == ([f"0.{known}"] if known < 3 else []) + ["1", "2"]
     assert requests[0].lease == 9
     if known < 3:
         step = requests[0].log
@@ -215,11 +215,38 @@ def test_many_earlier_events_take_several_appends() -> None:
     log, chain = earlier_log(2500)
     author = Author(seq=2500, chain=chain[-1], earlier=log)
     requests = author.journal.requests(restore(), lease=9)
-    assert [request.seq for request in requests] == ["0", "0.1", "0.2", "1"]
+    assert [request.seq for request in requests] == ["0.0", "0.1000", "0.2000", "1"]
     assert max(len(request.entries) for request in requests) <= 1000
-    # Half-way through, the store knows the second of them.
-    again = author.journal.requests(restore(log=(2000, chain[2000]), mark="0.1", holder="r"), lease=9)
-    assert [request.seq for request in again] == ["0", "1"]
+
+
+def test_what_is_left_of_earlier_events_is_not_taken_for_what_the_store_knows() -> None:
+    log, chain = earlier_log(2500)
+    author = Author(seq=2500, chain=chain[-1], earlier=log)
+    first, *others = author.journal.requests(restore(), lease=9)
+    # Half-way through, the store answers `restore` once more.
+    again = author.journal.requests(restore(log=(1000, chain[1000]), mark=first.seq, holder="r"), lease=9)
+    assert [request.seq for request in again] == [request.seq for request in others]
+    assert again[0].seq != first.seq
+
+
+def test_what_earlier_runs_told_of_the_context_is_written_again_before_the_own_events() -> None:
+    log, chain = earlier_log(2)
+    log.told = {"title": "Whales", "system_prompt": "Be brief.", "tool_calls": {"from": 0, "items": [{"id": "1"}]}}
+    author = Author(seq=2, chain=chain[2], earlier=log)
+    requests = author.journal.requests(restore(log=(1, chain[1])), lease=9)
+    assert types(requests) == ["user_message", "context", "agent_start"]
+    assert [request.lease for request in requests] == [9, None, None]
+    told = decode_event(requests[1].entries[0].data)
+    assert told == {"type": "context", "at": 1, "run": "r", **log.told}
+    # Of many calls each event tells some.
+    calls = [{"id": str(number), "arguments": "x" * 20_000} for number in range(9)]
+    log.told = {"tool_calls": {"from": 0, "items": calls}}
+    requests = author.journal.requests(restore(log=(2, chain[2])), lease=9)
+    slices = [decode_event(request.entries[0].data)["tool_calls"] for request in requests[:-1]]
+    assert [part["from"] for part in slices] == [0, 3, 6]
+    assert [call for part in slices for call in part["items"]] == calls
+    # Once the store has an event of the run, it has all that was before.
+    assert types(author.journal.requests(restore(log=(2, chain[2]), mark="1", holder="r"), lease=9)) == []
 
 
 OPERATIONS: list[Callable[[Author, int], None]] = [
