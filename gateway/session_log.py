@@ -8,7 +8,7 @@ from typing import Any
 from gateway.event_types import LOG_FIELDS, SURFACE_TYPES
 from gateway.fields import identifier, index, mapping, text
 
-__all__ = ["MAX_BOOKKEEPING", "LogEntry", "SessionLog", "entry_of"]
+__all__ = ["MAX_BOOKKEEPING", "LogEntry", "SessionLog", "entry_of", "event_of"]
 
 MAX_BOOKKEEPING = 1000
 """Bookkeeping entries that are kept of an open turn."""
@@ -143,6 +143,13 @@ def entry_of(event: Mapping[str, Any]) -> LogEntry | None:
     if blobs is not None:
         entry["blobs"] = blobs
     return entry
+
+
+def event_of(entry: LogEntry) -> dict[str, Any]:
+    """Make the logged event of an entry again; its ``at`` is lost."""
+    event = {key: value for key, value in entry.items() if key != "data" and value is not None}
+    event.update(entry["data"])
+    return event
 
 
 def _replaced(entry: LogEntry) -> tuple[int, int] | None:

@@ -42,10 +42,14 @@ from gateway.broker.port import (
 )
 from gateway.broker.scripts import APPEND, ARCHIVE, LEASE, READ, TRIM, Script
 from gateway.broker.wire import Argument, Server, Wire, WireKeeper
+from gateway.trimmer import Trimmer
 from gateway.types import Position, Topic, new_epoch
 
 __all__ = ["RedisBroker"]
 
+MAX_BYTES = 64 * 1024 * 1024
+MAX_HISTORY_BYTES = 8 * 1024 * 1024
+MAX_HISTORY_EVENTS = 20_000
 TTL_RENEWAL = 60.0
 """Seconds: a topic's keys get their new deadline at most so often from one connection."""
 INDEX_REFRESH = 10.0
@@ -69,7 +73,10 @@ class RedisBroker:
         url: ``redis://``, ``rediss://`` or ``unix://``.
         key_prefix: Begins every key and channel, so that several gateways can share a server.
         ttl: Seconds a topic is kept after its last activity (an append or a lease renewal); 0 = for ever.
-        max_bytes: Of one topic's history; above it an append is answered `Bound`, but for a run's end.
+        max_bytes: Of one topic's history, its snapshot and archive included; above it an append is answered `Bound`,
+            but for a run's end. As many bytes of large values are kept beside it.
+        max_history_bytes: Of one topic's events above its snapshot; beyond it they are folded into a new one.
+        max_history_events: Of the same.
         timeout: Seconds the server may take to connect, and to answer a call.
 
     Raises:
@@ -83,7 +90,9 @@ class RedisBroker:
         *,
         key_prefix: str = "gw",
         ttl: float = 30 * 24 * 3600,
-        max_bytes: int = 64 * 1024 * 1024,
+        max_bytes: int = MAX_BYTES,
+        max_history_bytes: int = MAX_HISTORY_BYTES,
+        max_history_events: int = MAX_HISTORY_EVENTS,
         timeout: float = 5.0,
     ) -> None:
         self._url = url
@@ -99,6 +108,7 @@ class RedisBroker:
         self.attendance = RedisAttendance(self._keys, wire=lambda: self._wire(self._pages), now=self.now)
         self._done: OrderedDict[Topic, tuple[float, float, Wire]] = OrderedDict()
         """Per topic: when its index entry and its deadline were renewed last (monotonic, s), and on which wire."""
+        self._trimmer = Trimmer(self, max_bytes=max_history_bytes, max_events=max_history_events)
         self._clock: Wire | None = None
         """The wire whose measure of the server's clock is the last one."""
 
@@ -111,10 +121,13 @@ class RedisBroker:
 
         """
         own = append_arguments(request, max_bytes=self._max_bytes)
-        wire = await self._wire(self._steps)
-        arguments = self._common(wire, position, ttl=self._active(wire, topic))
-        arguments += own
-        return append_answer(await wire.run(APPEND, self._keys.of(topic), arguments))
+        answer = await self._append(topic, own, position)
+        if isinstance(answer, Bound):
+            await self._trimmer.make_room(topic)
+            answer = await self._append(topic, own, position)
+        if isinstance(answer, Appended) and not answer.repeated:
+            self._trimmer.grew(topic, answer, size=sum(len(entry.data) for entry in request.entries))
+        return answer
 
     async def read(self, topic: Topic, position: Position, *, limit: int = 1000, seen: bool = False) -> History:
         """Read what lies above a position; see `Broker.read`.
@@ -370,8 +383,15 @@ class RedisBroker:
 
     async def aclose(self) -> None:
         """Close the connections; calls in flight, and later ones, raise `BrokerUnavailableError`."""
+        await self._trimmer.aclose()
         await self._steps.aclose()
         await self._pages.aclose()
+
+    async def _append(self, topic: Topic, own: list[Argument], position: Position) -> AppendAnswer:
+        wire = await self._wire(self._steps)
+        arguments = self._common(wire, position, ttl=self._active(wire, topic))
+        arguments += own
+        return append_answer(await wire.run(APPEND, self._keys.of(topic), arguments))
 
     async def _wire(self, keeper: WireKeeper) -> Wire:
         wire = await keeper.wire()
