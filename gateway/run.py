@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -38,6 +38,9 @@ APPROVAL_TIMEOUT = 300.0
 
 _START_GRACE = 5.0
 """Seconds that a cancelled start waits to learn whether its first append was stored."""
+
+_END_GRACE = 5.0
+"""Seconds that a cancelled end has left to be written."""
 
 
 class Run(RunEvents):
@@ -96,16 +99,11 @@ class Run(RunEvents):
             RunEndedError: A run of this id has ended.
 
         """
-        attempt = asyncio.ensure_future(self._begin())
         try:
-            await asyncio.shield(attempt)
+            await _despite_cancellation(self._begin(), grace=_START_GRACE)
         except asyncio.CancelledError:
             # The first append may be stored by now; nobody would end that run.
-            await asyncio.wait([attempt], timeout=_START_GRACE)
-            if not attempt.done():
-                attempt.cancel()
-                await asyncio.wait([attempt])
-            elif attempt.exception() is None:
+            if self._begun:
                 await self._leave(asyncio.CancelledError())
             raise
         # Only from here on: a stop must not cancel what is not the block.
@@ -120,7 +118,7 @@ class Run(RunEvents):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool:
         alone = self._stop.leave()
-        await self._leave(error)
+        await _despite_cancellation(self._leave(error), grace=_END_GRACE)
         if self._stop.reason is None or not alone:
             return False
         return isinstance(error, ExecutionCancelled) or (self._stop.sent and isinstance(error, asyncio.CancelledError))
@@ -266,3 +264,18 @@ class Run(RunEvents):
         usage = sum(self._calls.values(), Usage()).to_dict() if self._calls else None
         event = self._writer.event(type, **fields, usage=usage)
         return await self._writer.end(event, list(self._messages), self._approvals.endings())
+
+
+async def _despite_cancellation(step: Coroutine[Any, Any, None], *, grace: float) -> None:
+    """Run a step that must not be left in the middle; cancelled, it has some seconds to come to its end."""
+    task = asyncio.ensure_future(step)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task], timeout=grace)
+        if not task.done():
+            task.cancel()
+            await asyncio.wait([task])
+        if not task.cancelled() and task.exception() is not None:
+            _logger.warning("a cancelled run failed, too: %s", task.exception())
+        raise

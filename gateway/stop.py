@@ -74,13 +74,20 @@ class Stop:
             yield
         finally:
             self._shields -= 1
-        if self._send():
-            # Where the task cancels itself, that shows at its next wait.
-            await asyncio.sleep(0)
+            self._send()
+        # Where a stop has waited for this, it shows here.
+        await asyncio.sleep(0)
 
-    def _send(self) -> bool:
+    def _send(self) -> None:
         if not self.now or self._sent or self._shields or self._task is None:
-            return False
-        self._sent = True
-        self._task.cancel(self.reason)
-        return True
+            return
+        if asyncio.current_task() is self._task:
+            # A task that cancels itself could leave the block before that shows, and then write no end.
+            asyncio.get_running_loop().call_soon(self._deliver)
+        else:
+            self._deliver()
+
+    def _deliver(self) -> None:
+        if self._task is not None and not self._sent and not self._shields:
+            self._sent = True
+            self._task.cancel(self.reason)

@@ -1,6 +1,7 @@
 """Stopping a run: what its task, its topic and its caller see."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -15,7 +16,7 @@ from gateway.publisher import Publisher
 from gateway.run import Run
 from gateway.stop import Stop
 from tests.people import cancel
-from tests.publishing import events, mirror, until
+from tests.publishing import SlowBroker, events, mirror, until
 
 TOPIC = "chat:1"
 
@@ -192,6 +193,56 @@ async def test_shield_puts_a_stop_off(publisher: Publisher, broker: RedisBroker)
     await ended(broker)
 
 
+async def test_shield_left_by_an_error_keeps_the_stop(publisher: Publisher, broker: RedisBroker) -> None:
+    async def agent() -> None:
+        async with publisher.run(TOPIC, agent="a") as run, run.shield():
+            await cancel(broker, TOPIC, run.id)
+            await requested(run)
+            raise RuntimeError("no")
+
+    with pytest.raises(RuntimeError):
+        await agent()
+    assert (await mirror(broker, TOPIC))["runs"][0]["status"] in {"cancelled", "failed"}
+    await asyncio.sleep(0)
+
+    async with publisher.run(TOPIC, agent="a") as run:
+        with contextlib.suppress(RuntimeError):
+            async with run.shield():
+                await cancel(broker, TOPIC, run.id)
+                await requested(run)
+                raise RuntimeError
+        await asyncio.Event().wait()
+    await ended(broker)
+
+
+async def test_run_stops_itself(publisher: Publisher, broker: RedisBroker) -> None:
+    async with publisher.run(TOPIC, agent="a") as run:
+        run.stop("enough")
+        await asyncio.Event().wait()
+    assert (await ended(broker))["reason"] == "enough"
+    async with publisher.run(TOPIC, agent="a") as run:
+        run.stop("at the last moment")
+    assert (await mirror(broker, TOPIC))["runs"][1]["status"] == "completed"
+
+
+async def test_cancellation_while_the_end_is_written_does_not_lose_it(broker: RedisBroker) -> None:
+    slow = SlowBroker(broker)
+
+    async def agent(publisher: Publisher) -> None:
+        async with publisher.run(TOPIC, agent="a"):
+            slow.hold()
+
+    async with Publisher(broker=slow) as publisher:
+        task = asyncio.create_task(agent(publisher))
+        await until(lambda: asyncio.sleep(0, len(slow.appends) == 2))
+        task.cancel()
+        await asyncio.sleep(0)
+        slow.release()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert (await events(broker, TOPIC))[-1]["type"] == "agent_complete"
+
+
 async def test_block_that_swallows_the_cancellation_was_stopped_all_the_same(
     publisher: Publisher, broker: RedisBroker
 ) -> None:
@@ -262,14 +313,14 @@ async def test_stop_of_a_parent_ends_the_run_inside(publisher: Publisher, broker
 
 async def test_nothing_of_the_run_is_written_after_its_end(publisher: Publisher, broker: RedisBroker) -> None:
     """Report 62: a late write makes no finished run of a cancelled one."""
-    writing: asyncio.Task[None] | None = None
 
     async def write(run: Run) -> None:
         while True:
             await run.delta("more ")
             await asyncio.sleep(0)
 
-    async with publisher.run(TOPIC, agent="a") as run:
+    run = publisher.run(TOPIC, agent="a")
+    async with run:
         writing = asyncio.create_task(write(run))
         await cancel(broker, TOPIC, run.id)
         await asyncio.Event().wait()

@@ -1,6 +1,7 @@
 """The tool calls of one message, driven through the loop."""
 
 import asyncio
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,7 +17,7 @@ from gateway.context.tools import ContextUpdate, Tool, ToolFailure, ToolResult
 from gateway.publisher import Publisher
 from gateway.run import Run
 from tests.agent.script import TOPIC, Script, calls, results, tool
-from tests.people import decide
+from tests.people import cancel, decide
 from tests.publishing import events, mirror, until
 
 
@@ -176,3 +177,27 @@ async def test_tool_that_requires_approval_asks_people(publisher: Publisher, bro
     assert "arguments.to" in found["wrong"]["content"]
     started = {event["id"]: event["arguments"] for event in await events(broker, TOPIC) if event["type"] == "tool_call"}
     assert started == {"yes": '{"to": "bob"}', "other": '{"to":"eve"}'}
+
+
+async def test_stop_does_not_wait_for_a_tool_that_blocks(publisher: Publisher, broker: RedisBroker) -> None:
+    started, release = threading.Event(), threading.Event()
+
+    def block(_: Any) -> str:
+        started.set()
+        release.wait(30)
+        return "too late"
+
+    async def stop(run: Run) -> None:
+        await until(lambda: asyncio.sleep(0, started.is_set()))
+        await cancel(broker, TOPIC, run.id)
+
+    async with publisher.run(TOPIC, agent="a") as run:
+        stopping = asyncio.create_task(stop(run))
+        await answer(run, Script(calls(("c1", "t", {}))), [tool(block)])
+        raise AssertionError("not reached")
+    assert not release.is_set()
+    release.set()
+    await stopping
+    (result,) = await results(broker)
+    assert "interrupted" in result["content"]
+    assert (await events(broker, TOPIC))[-1]["type"] == "agent_cancelled"
