@@ -53,6 +53,8 @@ class Trimmer:
         self._look_events = max(1, min(max_events // _LOOKS, _LOOK_FIELDS))
         self._grown: OrderedDict[Topic, int] = OrderedDict()
         """Bytes that this process has written since it looked last; written longest ago first."""
+        self._full: dict[Topic, int] = {}
+        """Sizes at which folding would have freed nothing; noted longest ago first."""
         self._looking: dict[Topic, asyncio.Task[None]] = {}
         self._folding = asyncio.Lock()
         """One fold at a time: it takes memory and the loop's time."""
@@ -86,8 +88,12 @@ class Trimmer:
         """
         async with self._folding:
             weight = await self._broker.weigh(topic)
-            if weight.recent * _WORTH > weight.size:
-                await self._fold(topic, weight, freeing=True)
+            if weight.recent * _WORTH <= weight.size or self._full.get(topic) == weight.size:
+                return
+            if not await self._fold(topic, weight, freeing=True):
+                self._full[topic] = weight.size
+                if len(self._full) > _REMEMBERED:
+                    del self._full[next(iter(self._full))]
 
     async def aclose(self) -> None:
         """Stop looking; a fold that is under way is given up."""
@@ -117,7 +123,8 @@ class Trimmer:
             or weight.fields > MAX_FIELDS
         )
 
-    async def _fold(self, topic: Topic, weight: Weight, *, freeing: bool) -> None:
+    async def _fold(self, topic: Topic, weight: Weight, *, freeing: bool) -> bool:
+        """Fold a topic at its top; ``freeing`` only if it is smaller then, which is returned."""
         log: dict[int, LogEntry] = {}
         state = await read_topic(self._broker, topic, log=log)
         snapshot = encode_json(state.mirror.snapshot())
@@ -126,10 +133,11 @@ class Trimmer:
         archived: int | Stale = weight.archive
         left = len(snapshot) + weight.archive + sum(len(data) for data in shadowed.values())
         if freeing and left >= state.size:
-            return
+            return False
         if shadowed:
             # What the trim removes must be there before it: compaction never destroys.
             archived = await self._broker.archive(topic, shadowed, position=state.position)
         if not isinstance(archived, Stale):
             # The archive counts for the bound: it is as if the fold had found so much less.
             await self._broker.trim(topic, snapshot, position=state.position, size=state.size - archived)
+        return left < state.size
