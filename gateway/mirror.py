@@ -16,7 +16,7 @@ from gateway.session_log import SessionLog
 from gateway.state import Approval, QueuedMessage, RunState, read_snapshot
 from gateway.types import Position, Publication
 
-__all__ = ["MAX_DECIDED_APPROVALS", "MAX_ENDED_RUNS", "MAX_LOG_LINES", "Mirror", "merge"]
+__all__ = ["CONTEXT_FIELDS", "MAX_DECIDED_APPROVALS", "MAX_ENDED_RUNS", "MAX_LOG_LINES", "Mirror", "merge"]
 
 MAX_ENDED_RUNS = 100
 MAX_DECIDED_APPROVALS = 100

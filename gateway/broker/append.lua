@@ -51,6 +51,8 @@ if not short then
     if s.run ~= '' and (s.run ~= run or s.token ~= token) then
       return {'busy', s.run, s.deadline, s.epoch, s.top}
     end
+    -- The log alone does not show all that a run before may have left: whoever takes over has read up to its end.
+    if s.run == '' and offset < tonumber(call('HGET', state, 'free') or 0) then return restore(s, writer) end
     local last = call('HGET', state, 'w:' .. run)
     s.run, s.token, s.length, s.mark = run, token, tonumber(lease), last and string.match(last, '^%S+') or ''
     s.deadline = now + s.length
@@ -163,6 +165,8 @@ if writer == run then holder_mark = mark end
 if ends then
   set[#set + 1] = 'r:' .. run
   set[#set + 1] = 'end ' .. place
+  set[#set + 1] = 'free'
+  set[#set + 1] = last
 end
 
 local events_born = not had_events and tonumber(event_count) > 0

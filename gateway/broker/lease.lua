@@ -34,7 +34,7 @@ local born = {[KEYS[2]] = s.events == 0 or nil}
 s.events, s.event_bytes, s.run = s.events + 1, s.event_bytes + #data, ''
 save(s)
 local place = s.epoch .. ' ' .. s.top .. ' ' .. s.top
-redis.call('HSET', KEYS[1], 'r:' .. run, 'end ' .. place)
+redis.call('HSET', KEYS[1], 'r:' .. run, 'end ' .. place, 'free', s.top)
 keep(s, born)
 redis.call(ARGV[5], KEYS[1], place .. ' agent_lost\n{"push":{"channel":"' .. string.match(KEYS[1], '{(.*)}')
   .. '","pub":{"data":' .. data .. ',"offset":' .. s.top .. '}}}')

@@ -64,6 +64,9 @@ class Author:
         return answer
 
     async def start(self, *, lease: int = 30_000) -> Appended:
+        # Who takes a topic has read it.
+        history = await self.broker.read(self.topic, START, limit=0)
+        self.position = Position(epoch=history.epoch, offset=history.top)
         return stored(await self.add(event("start", type="agent_start"), lease=lease))
 
     async def delta(self, text: str, message: str = "m1") -> AppendAnswer:

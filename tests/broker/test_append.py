@@ -645,3 +645,26 @@ async def test_append_the_short_way_and_the_long_way_store_the_same(
         history = await broker.read(topic, START)
         states.append((state, history.events, history.size, history.seq))
     assert states[0] == states[1]
+
+
+async def test_a_free_topic_is_taken_only_from_a_position_behind_the_last_end(broker: RedisBroker) -> None:
+    first, late = Author(broker, TOPIC), Author(broker, TOPIC, run="run2")
+    seen = await first.start()
+    late.position = seen.position
+    await first.delta("never sealed")
+    await first.end()
+    answer = await late.add("start", lease=30_000)
+    assert isinstance(answer, Restore)
+    assert (answer.position.offset, answer.holder, answer.append_seq) == (3, "", "")
+    late.position = answer.position
+    stored(await late.add("start", lease=30_000))
+
+
+async def test_a_topic_whose_run_was_lost_is_taken_only_from_behind_that(broker: RedisBroker) -> None:
+    first, late = Author(broker, TOPIC), Author(broker, TOPIC, run="run2")
+    late.position = (await first.start(lease=0)).position
+    lost = await broker.declare_lost(TOPIC, run=first.run, data=b'{"type":"agent_lost"}', position=START)
+    assert isinstance(lost, Appended)
+    assert isinstance(await late.add("start", lease=30_000), Restore)
+    late.position = lost.position
+    stored(await late.add("start", lease=30_000))
