@@ -88,6 +88,7 @@ if TYPE_CHECKING:
         Tool,
         ToolFailure,
         ToolResult,
+        approved_arguments,
         check_cancellation,
         execute_tool,
     )
@@ -143,6 +144,7 @@ __all__ = [
     "Usage",
     "agent_topic",
     "approval_topic",
+    "approved_arguments",
     "chain_hash",
     "check_arguments",
     "check_cancellation",
@@ -180,7 +182,14 @@ _WAITING = {
         "pubsub_handler",
         "respond",
     ),
-    "gateway.context.tools": ("Tool", "ToolFailure", "ToolResult", "check_cancellation", "execute_tool"),
+    "gateway.context.tools": (
+        "Tool",
+        "ToolFailure",
+        "ToolResult",
+        "approved_arguments",
+        "check_cancellation",
+        "execute_tool",
+    ),
 }
 """Modules that need asyncio, and what they offer: loaded at the first use, so that the pure ones come alone."""
 
