@@ -77,7 +77,7 @@ ApprovalHandler = Callable[[ApprovalRequest], object]
 
 
 def parse_decision(raw: object) -> Decision | None:
-    """Read a decision: one itself, ``"approve"``, ``"reject"`` or ``{"edit": {…}}``; None is not understood."""
+    """Read a decision: one itself, ``"approve"``, ``"reject"``, ``{"reject": "why"}`` or ``{"edit": {…}}``; else None."""
     match raw:
         case Approve() | Reject():
             return raw
@@ -89,6 +89,8 @@ def parse_decision(raw: object) -> Decision | None:
             return Reject()
         case Mapping() if len(raw) == 1 and isinstance(raw.get("edit"), Mapping):
             return Edit(arguments=dict(raw["edit"]))
+        case Mapping() if len(raw) == 1 and isinstance(raw.get("reject"), str):
+            return Reject(reason=raw["reject"])
         case _:
             return None
 
@@ -97,6 +99,8 @@ def decision_to_raw(decision: Decision) -> str | dict[str, Any]:
     """Give the JSON form that `parse_decision` reads."""
     if isinstance(decision, Edit):
         return {"edit": decision.arguments}
+    if isinstance(decision, Reject) and decision.reason is not None:
+        return {"reject": decision.reason}
     return "approve" if isinstance(decision, Approve) else "reject"
 
 

@@ -30,7 +30,7 @@ async def asked(pubsub: Any, count: Any = 1) -> Any:
     return [message.payload for _, message in pubsub.published if message.type == "approval_required"]
 
 
-@pytest.mark.parametrize("decision", [Approve(), Reject(), Edit(arguments={"a": 1})])
+@pytest.mark.parametrize("decision", [Approve(), Reject(), Reject(reason="why"), Edit(arguments={"a": 1})])
 def test_parse_decision_reads_what_decision_to_raw_wrote(decision: Any) -> None:
     assert parse_decision(decision_to_raw(decision)) == decision
     assert parse_decision(decision) == decision
@@ -45,6 +45,7 @@ def test_parse_decision_reads_what_decision_to_raw_wrote(decision: Any) -> None:
         "Approve",
         {},
         {"edit": "x"},
+        {"reject": 1},
         {"edit": {}, "approve": 1},
         ["approve"],
         BROKEN,

@@ -8,7 +8,15 @@ from gateway.context.approval import ApprovalRequest, Approve, Edit, Reject
 from gateway.context.context import Context
 from gateway.context.errors import ExecutionCancelled, ToolError, ToolTimeout
 from gateway.context.run_context import RunContext
-from gateway.context.tools import ContextUpdate, Tool, ToolFailure, ToolResult, check_cancellation, execute_tool
+from gateway.context.tools import (
+    ContextUpdate,
+    Tool,
+    ToolFailure,
+    ToolResult,
+    approved_arguments,
+    check_cancellation,
+    execute_tool,
+)
 
 RUN = RunContext.new({"db": 1})
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
@@ -176,6 +184,18 @@ async def test_anything_but_a_yes_is_a_no(answer: Any, warns: Any, caplog: Any) 
     probe = Probe()
     error = await refused(probe.tool(requires_approval=True), {}, gated(answer))
     assert (error.code, probe.calls, bool(caplog.records)) == ("approval_rejected", [], warns)
+
+
+async def test_reason_of_a_no_is_told() -> None:
+    error = await refused(Probe().tool(requires_approval=True), {}, gated(Reject(reason="too dear")))
+    assert (error.code, error.original) == ("approval_rejected", "too dear")
+
+
+async def test_approved_arguments_are_those_to_run_with() -> None:
+    tool = Probe().tool(requires_approval=True)
+    assert await approved_arguments(tool, {"n": 1}, gated(Approve())) == {"n": 1}
+    assert await approved_arguments(tool, {"n": 1}, gated(Edit(arguments={"n": 2}))) == {"n": 2}
+    assert await approved_arguments(Probe().tool(), {"n": 1}, gated(Reject())) == {"n": 1}
 
 
 async def test_without_a_handler_the_tool_is_refused(caplog: Any) -> None:
