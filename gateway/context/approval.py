@@ -77,7 +77,7 @@ ApprovalHandler = Callable[[ApprovalRequest], object]
 
 
 def parse_decision(raw: object) -> Decision | None:
-    """Read a decision: one itself, ``"approve"``, ``"reject"``, ``{"reject": "why"}`` or ``{"edit": {…}}``; else None."""
+    """Read a decision: one itself, ``"approve"``, ``"reject"``, ``{"reject": "why"}``, ``{"edit": {…}}``; else None."""
     match raw:
         case Approve() | Reject():
             return raw
