@@ -64,3 +64,12 @@ export function person(by) {
   const name = textOrNull(by) ?? textOrNull(fields.name) ?? textOrNull(fields.id);
   return name === 'anonymous' ? null : name;
 }
+
+/**
+ * What an error, or a reason, says, as a sentence.
+ * @param {unknown} reason
+ */
+export function sentence(reason) {
+  const text = (reason instanceof Error ? reason.message : String(reason)).trim();
+  return /[.!?…]$/.test(text) ? text : `${text}.`;
+}

@@ -1,3 +1,4 @@
+import { sentence } from './content.js';
 import { remember } from './remember.js';
 
 /** The decisions that this page sent. What came of them the topic says; a lost race only the answer tells. */
@@ -41,7 +42,7 @@ export class Decisions {
       if (answer.won === false) Object.assign(sent, { state: 'lost', winner: { decision: answer.decision, by: answer.by } });
       else this.#own.add(act);
     } catch (error) {
-      Object.assign(sent, { state: 'failed', reason: error instanceof Error ? error.message : String(error) });
+      Object.assign(sent, { state: 'failed', reason: sentence(error) });
     }
   }
 }

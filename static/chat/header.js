@@ -13,7 +13,6 @@ export class Header {
    */
   constructor(options) {
     this.#options = options;
-
   }
 
   paint() {

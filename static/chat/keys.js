@@ -23,7 +23,9 @@ export function listenToKeys({ letters, escape, end, dialog, toggle, storage }) 
     const at = /** @type {HTMLElement} */ (event.target);
     const typing = at.matches('input, textarea, select, [contenteditable]');
     if (event.key === 'Escape') {
-      if (!event.isComposing && escape(event.shiftKey)) event.preventDefault();
+      // In a field of its own it leaves that; the message box stands for the page.
+      if (at.matches('input')) at.blur();
+      else if (!event.isComposing && escape(event.shiftKey)) event.preventDefault();
     } else if (event.key === 'End' && !typing) {
       end();
     } else if (!typing && toggle.checked) {

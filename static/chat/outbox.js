@@ -3,6 +3,8 @@
  * confirmed is stored, and comes back after a reload as not sent. Sending again uses the same id, so it cannot double.
  */
 
+import { sentence } from './content.js';
+
 /** Without an answer for so long a message counts as not sent, in ms. */
 export const ANSWER_MS = 10_000;
 
@@ -85,7 +87,7 @@ export class Outbox {
         if (message.position === null) this.discard(id);
         else this.#store();
       },
-      (error) => failed(`${error instanceof Error ? error.message : error}`),
+      (error) => failed(sentence(error)),
     );
   }
 

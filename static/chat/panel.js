@@ -28,7 +28,6 @@ export class Panel {
    */
   constructor(options) {
     this.#options = options;
-
   }
 
   paint() {

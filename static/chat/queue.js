@@ -1,4 +1,4 @@
-import { person, readContent } from './content.js';
+import { person, readContent, sentence } from './content.js';
 import { button, el, icon, setChildren } from './dom.js';
 import { initials } from './entries/user.js';
 
@@ -19,7 +19,6 @@ export class Queue {
    */
   constructor(options) {
     this.#options = options;
-
   }
 
   /** The own message that was written last and can be changed, or null. @returns {{id: string, text: string}|null} */
@@ -60,7 +59,7 @@ export class Queue {
       if (status === wanted) change.until = offset === undefined ? null : { epoch, offset };
       else this.#refused(message, change, status === 'taken' || run !== undefined ? 'The agent had taken it already.' : 'It was withdrawn already.');
     } catch (error) {
-      this.#refused(message, change, error instanceof Error ? error.message : String(error));
+      this.#refused(message, change, sentence(error));
     }
     this.#options.changed();
   }

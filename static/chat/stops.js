@@ -1,5 +1,7 @@
 /** What this page asked to stop. Only an event says that something stopped; an answer can say that there was nothing to. */
 
+import { sentence } from './content.js';
+
 const LATE = new Map([
   ['completed', 'It was done before the stop reached it.'],
   ['failed', 'It had failed before the stop reached it.'],
@@ -17,7 +19,6 @@ export class Stops {
    */
   constructor(options) {
     this.#options = options;
-
   }
 
   /** @param {string} act - a run or a message */
@@ -37,12 +38,16 @@ export class Stops {
     this.#options.changed();
     try {
       const answer = await this.#options.cancel(topic, { ...target, mode });
-      if (answer.run !== undefined) this.#options.own.add(answer.run);
-      if (answer.status === 'ended') this.#options.tell('Not stopped.', LATE.get(answer.as) ?? 'It had ended before.', false);
-      else if (answer.status === 'unknown') this.#options.tell('Not stopped.', 'The gateway knows no such run any more.', false);
-      else if (answer.status === 'withdrawn') this.#options.tell('Taken back.', 'The agent had not begun with your message.', false);
+      const { status, run } = answer;
+      if (run !== undefined) this.#options.own.add(run);
+      // A message stands for the run that took it; what is not known is not being stopped.
+      if (status !== 'requested' || 'message' in target) this.#asked.delete(act);
+      if (status === 'requested' && run !== undefined) this.#asked.add(run);
+      if (status === 'ended') this.#options.tell('Not stopped.', LATE.get(answer.as) ?? 'It had ended before.', false);
+      else if (status === 'unknown') this.#options.tell('Not stopped.', 'The gateway knows no such run any more.', false);
+      else if (status === 'withdrawn') this.#options.tell('Taken back.', 'The agent had not begun with your message.', false);
     } catch (error) {
-      this.#options.tell('Not stopped.', `${error instanceof Error ? error.message : error} It goes on.`, true);
+      this.#options.tell('Not stopped.', `${sentence(error)} As far as is known it goes on.`, true);
       this.#asked.delete(act);
     }
     this.#options.changed();

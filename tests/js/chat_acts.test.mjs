@@ -120,7 +120,7 @@ test('decisions: a lost race tells who won it, an error why nothing was decided'
   await decisions.decide('t', CALL, { decision: 'approve' });
   assert.deepEqual(decisions.of('r c'), { state: 'lost', decision: 'approve', reason: '', winner: { decision: 'reject', by: 'Lea' } });
   await decisions.decide('t', { run: 'r', id: 'd' }, { decision: 'reject' });
-  assert.deepEqual(decisions.of('r d'), { state: 'failed', decision: 'reject', reason: 'the broker is away', winner: null });
+  assert.deepEqual(decisions.of('r d'), { state: 'failed', decision: 'reject', reason: 'the broker is away.', winner: null });
   assert.equal(own.has('r c') || own.has('r d'), false);
 });
 
@@ -153,6 +153,7 @@ test('stops: a message stands for the run that took it', async () => {
   const { stops, own } = stopping({ status: 'requested', run: 'r' });
   await stops.ask('t', { message: 'm' }, 'after_step');
   assert.equal(own.has('r'), true);
+  assert.deepEqual([stops.asked('m'), stops.asked('r')], [false, true]);
 });
 
 for (const [answer, words] of [
@@ -172,7 +173,7 @@ test('stops: what was refused can be asked again', async () => {
   const { stops, told } = stopping(new Error('permission denied.'));
   await stops.ask('t', { run: 'r' }, 'now');
   assert.equal(stops.asked('r'), false);
-  assert.deepEqual(told, [['Not stopped.', 'permission denied. It goes on.', true]]);
+  assert.deepEqual(told, [['Not stopped.', 'permission denied. As far as is known it goes on.', true]]);
 });
 
 // Originals

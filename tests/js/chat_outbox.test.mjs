@@ -56,7 +56,7 @@ test('a refused message is not sent, and is sent again under the same id', async
   page.calls[0].reject(new Error('the topic is full'));
   await settled();
   assert.deepEqual(states(page), ['failed']);
-  assert.equal(page.outbox.messages[0].reason, 'the topic is full');
+  assert.equal(page.outbox.messages[0].reason, 'the topic is full.');
   page.outbox.again('id1');
   assert.deepEqual(states(page), ['sending']);
   assert.deepEqual(page.calls.map(({ id }) => id), ['id1', 'id1']);

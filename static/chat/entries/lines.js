@@ -1,3 +1,4 @@
+import { sentence } from '../content.js';
 import { el, glyph, icon, setChildren, setText } from '../dom.js';
 import { clockTime, duration, number, shortNumber } from '../time.js';
 import { EntryView } from './entry.js';
@@ -66,7 +67,7 @@ export class EndView extends EntryView {
       setChildren(this.body, [el('div', { class: 'meta', title: tokens > 0 ? `${number(tokens)} tokens` : '' }, el('span', { class: 'soft' }, 'Done'), ...facts.map((fact) => el('span', {}, fact)))]);
     } else if (status === 'failed') {
       this.look('bad');
-      setChildren(this.body, [notice('bad', 'alert', `${sentence(error ?? 'The run failed')}`, 'Text and results so far are kept.')]);
+      setChildren(this.body, [notice('bad', 'alert', sentence(error ?? 'The run failed'), 'Text and results so far are kept.')]);
     } else if (status === 'cancelled') {
       this.look('gone');
       const reason = error === null ? '' : ` ${sentence(error)}`;
@@ -84,12 +85,6 @@ export class EndView extends EntryView {
  */
 function plural(count, word) {
   return count === 0 ? '' : `${count} ${word}${count === 1 ? '' : 's'}`;
-}
-
-/** @param {string} text */
-function sentence(text) {
-  const trimmed = text.trim();
-  return /[.!?…]$/.test(trimmed) ? trimmed : `${trimmed}.`;
 }
 
 /**

@@ -1,3 +1,4 @@
+import { sentence } from '../content.js';
 import { button, el, icon, setChildren, setText } from '../dom.js';
 import { originals } from '../originals.js';
 import { EntryView } from './entry.js';
@@ -61,7 +62,7 @@ export class NoteView extends EntryView {
       this.render();
     } catch (error) {
       this.#offer('Try again');
-      this.#more.prepend(el('span', { class: 't-bad' }, `Not read: ${error instanceof Error ? error.message : error}`));
+      this.#more.prepend(el('span', { class: 't-bad' }, `Not read: ${sentence(error)}`));
     }
   }
 

@@ -92,7 +92,7 @@ export class Question {
     if (sending) setChildren(this.#foot, [el('span', {}, SENDING.get(sent.decision) ?? ''), push(this.#approve('Approve', false))]);
     else if (!decides) setChildren(this.#foot, [el('span', {}, 'Waiting for a decision. You can read it, not decide it.')]);
     else this.#drawFoot(fault, changes);
-    if (sent?.state === 'failed') this.#foot.prepend(el('span', { class: 't-bad whole' }, `Not decided: ${sent.reason} Nothing has changed.`));
+    if (sent?.state === 'failed') this.#foot.prepend(el('span', { class: 't-bad whole' }, `Not decided: ${sent.reason}`));
     if (focused && !this.element.contains(document.activeElement)) this.element.focus();
     if (Number.isNaN(this.#still.top)) requestAnimationFrame(() => this.#look());
   }
