@@ -29,6 +29,7 @@ from gateway.hub import Hub
 from gateway.origin import OriginGuard
 from gateway.session import topic_of
 from gateway.settings import Settings, SettingsError
+from gateway.sweeper import Sweeper
 from gateway.types import Topic
 from gateway.wheel import Wheel
 
@@ -169,20 +170,26 @@ class _Endpoints:
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
         redact_queries()  # once more: a server may have set its logs up after the application was made
         settings = self._settings
-        broker = self._given or RedisBroker(settings.redis_url, key_prefix=settings.key_prefix)
+        broker = self._given or RedisBroker(
+            settings.redis_url,
+            key_prefix=settings.key_prefix,
+            max_bytes=settings.max_bytes,
+            max_history_bytes=settings.max_history_bytes,
+            max_history_events=settings.max_history_events,
+        )
         hub = Hub(broker, settings)
         wheel = Wheel(settings, hub.tick)
         app.state.hub = hub
         self.websocket = WebsocketEndpoint(hub, Actions(broker), wheel)
         hub.start()
         self._hub = hub
-        turning = asyncio.create_task(wheel.run())
+        serving = [asyncio.create_task(wheel.run()), asyncio.create_task(Sweeper(broker).serve())]
         try:
             yield
         finally:
-            turning.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await turning
+            for task in serving:
+                task.cancel()
+            await asyncio.wait(serving)
             await hub.aclose()
             if self._given is None:
                 await broker.aclose()

@@ -112,6 +112,11 @@ class Approvals:
         told = {key: value for key, value in event.items() if key in _TOLD and value is not None}
         self._writer.sender.enter(outgoing(told), asked.settled(str(event.get("decision")), event.get("by")))
 
+    def next_deadline(self) -> int | None:
+        """Give the first deadline of the questions without an answer (ms, the broker's clock); None for none."""
+        deadlines = [asked.state.deadline for asked in self._asked.values() if not asked.answer.done()]
+        return min((deadline for deadline in deadlines if deadline), default=None)
+
     def endings(self) -> list[Change]:
         """Give the state fields of the questions that the run's end answers."""
         return [asked.settled("expired", None) for asked in self._asked.values() if not asked.answer.done()]

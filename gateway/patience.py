@@ -19,16 +19,15 @@ T = TypeVar("T")
 
 
 class Patience:
-    """Repeats calls with growing, jittered delays, and knows since when the broker has answered every one.
+    """Repeats calls with growing, jittered delays.
 
     Attributes:
-        answered_since: The running loop's time from which on no call failed; None before the first answer.
+        away: Whether the last call that came back had failed.
 
     """
 
     def __init__(self) -> None:
-        self.answered_since: float | None = None
-        self._away = False
+        self.away = False
 
     async def call(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Repeat a call until the broker answers; whoever wants to give up cancels.
@@ -42,17 +41,14 @@ class Patience:
             try:
                 answer = await attempt()
             except BrokerUnavailableError as error:
-                self.answered_since = None
-                if not self._away:
-                    self._away = True
+                if not self.away:
+                    self.away = True
                     _logger.warning("the broker is away, trying on: %s", error)
                 # Full jitter: many runs that lost the same broker must not come back in step.
                 await asyncio.sleep(random.uniform(0, delay))
                 delay = min(2 * delay, _MAX_DELAY)
                 continue
-            if self.answered_since is None:
-                self.answered_since = asyncio.get_running_loop().time()
-            if self._away:
-                self._away = False
+            if self.away:
+                self.away = False
                 _logger.info("the broker is back")
             return answer

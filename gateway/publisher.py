@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 
 from gateway import note
 from gateway.broker.port import Appended, AppendRequest, Bound, Broker, Busy, Entry
-from gateway.broker.redis import RedisBroker
+from gateway.broker.redis import MAX_BYTES, MAX_HISTORY_BYTES, MAX_HISTORY_EVENTS, RedisBroker
 from gateway.codec import encode_event
 from gateway.context.context import Context
 from gateway.context.jsonlike import lenient
@@ -20,11 +20,11 @@ from gateway.errors import BrokerUnavailableError, ContextTooLargeError, Publish
 from gateway.event_types import check_publishable
 from gateway.hearing import Ear, Hearing
 from gateway.patience import Patience
-from gateway.recorder import lost_event
 from gateway.resumption import Resumption
 from gateway.run import Run
 from gateway.start import Start
-from gateway.topic_state import TopicState, read_topic
+from gateway.sweeper import Sweeper
+from gateway.topic_state import TopicState, load_values, read_topic
 from gateway.types import START, Position, Topic, new_id, parse_topic
 from gateway.unfinished import ID_PATTERN
 
@@ -50,7 +50,11 @@ class Publisher:
             delta at once as an event of its own.
         lease: Seconds after which a run whose process has stopped answering counts as lost.
         max_unsent: Bytes that a run holds unsent before its methods wait.
-        broker: A broker to use in place of ``redis_url``; the caller closes it.
+        max_bytes: Of one topic's history; above it nothing more is taken but the end of a run. Of its large values as
+            much. The gateways' own, as the two below.
+        max_history_bytes: Of one topic's events above its snapshot; beyond it they are folded into a new one.
+        max_history_events: Of the same.
+        broker: A broker to use in place of ``redis_url``, with bounds of its own; the caller closes it.
 
     """
 
@@ -62,15 +66,25 @@ class Publisher:
         flush_interval: float = 0.02,
         lease: float = 30.0,
         max_unsent: int = 1024 * 1024,
+        max_bytes: int = MAX_BYTES,
+        max_history_bytes: int = MAX_HISTORY_BYTES,
+        max_history_events: int = MAX_HISTORY_EVENTS,
         broker: Broker | None = None,
     ) -> None:
         self._owns_broker = broker is None
-        self.broker: Broker = broker or RedisBroker(redis_url or _found_url(), key_prefix=key_prefix)
+        self.broker: Broker = broker or RedisBroker(
+            redis_url or _found_url(),
+            key_prefix=key_prefix,
+            max_bytes=max_bytes,
+            max_history_bytes=max_history_bytes,
+            max_history_events=max_history_events,
+        )
         self.flush_interval = flush_interval
         self.lease = lease
         self.max_unsent = max_unsent
         self.patience = Patience()
         self.hearing = Hearing(self.broker)
+        self.sweeper = Sweeper(self.broker)
         self._runs: set[Run] = set()
         self._writer = f"p/{new_id()}"
         """The writer of events outside runs."""
@@ -227,11 +241,15 @@ class Publisher:
         return answer.position
 
     async def context(self, topic: str) -> Context:
-        """Give a topic's conversation as it is stored now."""
-        return (await self.read(parse_topic(topic))).context()
+        """Give a topic's conversation as it is stored now, with its large values."""
+        return (await self.load(await self.read(parse_topic(topic)))).context()
+
+    async def load(self, state: TopicState) -> TopicState:
+        """Load the large values of a topic's conversation."""
+        return await self.patience.call(lambda: load_values(self.broker, state))
 
     async def read(self, topic: Topic) -> TopicState:
-        """Read a topic up to its top."""
+        """Read a topic up to its top, without its large values."""
         return await self.patience.call(lambda: read_topic(self.broker, topic))
 
     async def reclaim(self, topic: Topic, busy: Busy) -> None:
@@ -248,33 +266,10 @@ class Publisher:
         if busy.deadline >= self.broker.now():
             await self.look_again(topic, at=busy.deadline)
             raise TopicBusyError(topic=topic, holder=busy.holder)
-        if not await self.bury(topic, busy.holder):
+        alive = await self.patience.call(lambda: self.sweeper.bury(topic, busy.holder))
+        if alive is not None:
+            await self.look_again(topic, at=alive)
             raise TopicBusyError(topic=topic, holder=busy.holder)
-
-    async def bury(self, topic: Topic, run: str) -> bool:
-        """Declare a run lost if it still holds its topic and its lease has lapsed; returns whether it has ended.
-
-        Nobody is declared dead before the broker has answered this process for one lease length: a broker that was
-        away let every lease lapse.
-
-        Args:
-            topic: The topic.
-            run: The run.
-
-        """
-        since = self.patience.answered_since
-        steady = 0.0 if since is None else asyncio.get_running_loop().time() - since
-        if steady < self.lease:
-            await self.look_again(topic, at=self.broker.now() + round(1000 * (self.lease - steady)))
-            return False
-        at = self.broker.now()
-        answer = await self.patience.call(
-            lambda: self.broker.declare_lost(topic, run=run, data=lost_event(run, at=at), position=START)
-        )
-        if isinstance(answer, Busy):
-            await self.look_again(topic, at=answer.deadline)
-            return False
-        return True
 
     async def look_again(self, topic: Topic, *, at: int) -> None:
         """Let workers look at a topic at some time.

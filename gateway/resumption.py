@@ -60,7 +60,7 @@ class Resumption(msgspec.Struct, frozen=True, kw_only=True):
             raise RunEndedError(run=self.run, position=held.position)
         if not isinstance(held, Appended):
             raise FencedError(run=self.run, holder=held.holder)
-        state = await publisher.read(self.topic)
+        state = await publisher.load(await publisher.read(self.topic))
         mirror = state.mirror.state()
         entry = next((entry for entry in mirror["runs"] if entry["run"] == self.run), None)
         if entry is None:
@@ -82,7 +82,14 @@ class Resumption(msgspec.Struct, frozen=True, kw_only=True):
             token=self.token,
             lease=publisher.lease,
             outbox=outbox,
-            journal=Journal(run=self.run, token=self.token, seq=state.seq, hash=state.hash, earlier=state.earlier),
+            journal=Journal(
+                run=self.run,
+                token=self.token,
+                seq=state.seq,
+                hash=state.hash,
+                earlier=state.earlier,
+                values=state.values,
+            ),
             position=state.position,
         )
         writer = RunWriter(

@@ -196,6 +196,7 @@ class Run(RunEvents):
         )
         writer.sender.told = self._ear.told
         self._approvals = Approvals(self.id, writer, listen=self._ear.wake)
+        writer.sender.due_before = self._approvals.next_deadline
         writer.recorder.context = self._wired(writer.context)
         self._token = begun.token
         if begun.resumed is not None:

@@ -95,6 +95,8 @@ class Sender:
         """Offset of the last people's action that is known of; at first, all that the run's start had seen."""
         self.told: Callable[[Position, int], None] = _unheard
         """Called after each acknowledgement with the position and the offset of the last people's action."""
+        self.due_before: Callable[[], int | None] = _never
+        """Tells when something on the topic is over even if the run does not say so; ms, the broker's clock."""
         self.refused: dict[int, Unmet] = {}
         """Of what was put in with conditions that did not hold, by its ticket, what was found."""
         self.failure: Exception | None = None
@@ -300,8 +302,9 @@ class Sender:
         self._renew_at = asyncio.get_running_loop().time() + self._lease / 3
 
     async def _note_due(self) -> None:
-        """Let sweepers look at the topic when the lease would lapse."""
-        at = self._broker.now() + self._lease_ms
+        """Let sweepers look at the topic when the lease would lapse, or before that where the run wants it."""
+        lapse, early = self._broker.now() + self._lease_ms, self.due_before()
+        at = lapse if early is None else min(lapse, early)
         await self._patience.call(lambda: self._broker.set_due(self._topic, at))
 
     async def _store_values(self, values: Mapping[str, str]) -> Bound | None:
@@ -374,6 +377,10 @@ class Sender:
 
 def _unheard(position: Position, people: int) -> None:
     """Stand in until somebody hears people."""
+
+
+def _never() -> None:
+    """Stand in until something has a deadline."""
 
 
 def refusal(answer: Fenced | Conflict | Unmet | Bound | Busy, *, topic: Topic, run: str, seq: int) -> PublishError:

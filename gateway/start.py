@@ -111,7 +111,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
             ContextTooLargeError: The topic's history is full.
 
         """
-        state = self.state or await publisher.read(self.topic)
+        state = await publisher.load(self.state or await publisher.read(self.topic))
         taken = None if self.taken is None else WaitingMessage.of(self.taken)
         superseded = {waiting["id"]: WaitingMessage.of(waiting) for waiting in self.superseded}
         while True:
@@ -127,7 +127,14 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
                 token=token,
                 lease=publisher.lease,
                 outbox=outbox,
-                journal=Journal(run=self.run, token=token, seq=state.seq, hash=state.hash, earlier=state.earlier),
+                journal=Journal(
+                    run=self.run,
+                    token=token,
+                    seq=state.seq,
+                    hash=state.hash,
+                    earlier=state.earlier,
+                    values=state.values,
+                ),
                 position=state.position,
             )
             answer = await sender.begin()
@@ -163,7 +170,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
                     _logger.debug("topic %s changed while run %s began; beginning again", self.topic, self.run)
                 case _:
                     raise refusal(answer, topic=self.topic, run=self.run, seq=state.seq)
-            state = await publisher.read(self.topic)
+            state = await publisher.load(await publisher.read(self.topic))
 
     def _first_group(
         self, state: TopicState, taken: WaitingMessage | None, superseded: Iterable[WaitingMessage], *, at: int

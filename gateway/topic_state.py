@@ -51,11 +51,6 @@ class TopicState(msgspec.Struct, frozen=True, kw_only=True):
         """Where it stands."""
         return self.mirror.position
 
-    def live_runs(self) -> list[str]:
-        """Give the ids of the topic's own runs that have no end yet; a sub-agent, which has a topic, ends elsewhere."""
-        runs = self.mirror.state()["runs"]
-        return [run["run"] for run in runs if run["status"] in {"running", "cancelling"} and run["topic"] is None]
-
     def context(self) -> Context:
         """Give the conversation, with the large values that were loaded; of others the preview stands for the whole."""
         state = self.mirror.context

@@ -150,7 +150,7 @@ class Worker:
             state = await self._publisher.read(topic)
             run = self._publisher.take(state, agent=self._name, model=self._model, latest=self._policy == "latest")
             if run is None:
-                await self._rest(topic, state.live_runs())
+                await self._rest(topic)
                 return
             self._idle.discard(topic)
             await self._answer(run)
@@ -192,12 +192,13 @@ class Worker:
         except Exception:
             _logger.exception("messages on %s are left alone", run.topic)
 
-    async def _rest(self, topic: Topic, live: list[str]) -> None:
+    async def _rest(self, topic: Topic) -> None:
         """Note when a topic without a waiting message is to be looked at again."""
         publisher = self._publisher
-        if live:
-            for run in live:
-                await publisher.bury(topic, run)
+        at = await publisher.patience.call(lambda: publisher.sweeper.look(topic))
+        if at is not None:
+            self._idle.discard(topic)
+            await publisher.look_again(topic, at=at)
         elif topic in self._idle:
             self._idle.discard(topic)
             await publisher.patience.call(lambda: publisher.broker.set_due(topic, None))

@@ -193,7 +193,7 @@ async def test_question_of_a_lost_run_is_settled_by_the_next(broker: RedisBroker
         asking.cancel()
 
         async def buried() -> bool:
-            return await publisher.bury(Topic(TOPIC), first.id)
+            return await publisher.sweeper.bury(Topic(TOPIC), first.id) is None
 
         await until(buried)
         assert ApprovalState.parse(await field(redis, key_prefix, first.id)).decision is None

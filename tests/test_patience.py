@@ -26,17 +26,18 @@ async def test_call_is_repeated_until_it_is_answered() -> None:
     assert flaky.attempts == 4
 
 
-async def test_answered_since_begins_anew_after_a_failure() -> None:
+async def test_away_until_the_next_answer() -> None:
     patience = Patience()
-    assert patience.answered_since is None
-    await patience.call(Flaky(0))
-    first = patience.answered_since
-    assert first is not None
-    await patience.call(Flaky(0))
-    assert patience.answered_since == first
-    await patience.call(Flaky(1))
-    assert patience.answered_since is not None
-    assert patience.answered_since > first
+    seen: list[bool] = []
+
+    async def attempt() -> None:
+        seen.append(patience.away)
+        if len(seen) < 3:
+            raise BrokerUnavailableError("away")
+
+    await patience.call(attempt)
+    assert seen == [False, True, True]
+    assert not patience.away
 
 
 async def test_other_errors_pass_through() -> None:
@@ -52,7 +53,7 @@ async def test_whoever_gives_up_cancels() -> None:
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.2):
             await patience.call(Flaky(10**9))
-    assert patience.answered_since is None
+    assert patience.away
 
 
 async def test_outage_is_told_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -168,14 +168,19 @@ async def test_run_of_a_dead_process_is_declared_lost_and_the_topic_taken(broker
     assert (state["open"], state["context"]["events"][0]["data"]["content"]) == ([], "half an ans")
 
 
-async def test_nobody_is_declared_dead_by_a_process_that_is_new(broker: RedisBroker) -> None:
-    dead = await Publisher(broker=broker, lease=0.05).run(TOPIC, agent="a").__aenter__()
+async def test_nobody_is_declared_dead_by_a_process_that_is_new(
+    broker: RedisBroker, redis_url: str, key_prefix: str
+) -> None:
+    dead = await Publisher(broker=broker, lease=2).run(TOPIC, agent="a").__aenter__()
     await dead._writer.sender.aclose()
-    await asyncio.sleep(0.1)
-    async with Publisher(broker=broker, lease=3600) as publisher:
+    lapse = (await broker.standing(Topic(TOPIC))).deadline
+    await until(lambda: asyncio.sleep(0, broker.now() > lapse))
+    new = RedisBroker(redis_url, key_prefix=key_prefix)
+    async with Publisher(broker=new) as publisher:
         with pytest.raises(TopicBusyError):
             await publisher.run(TOPIC, agent="b").__aenter__()
     assert (await mirror(broker, TOPIC))["runs"][0]["status"] == "running"
+    await new.aclose()
 
 
 async def test_run_goes_on_with_the_topics_conversation(publisher: Publisher) -> None:

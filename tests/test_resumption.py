@@ -182,7 +182,7 @@ async def test_too_late_is_told(broker: RedisBroker) -> None:
         ticket = await die(publisher, first)
 
         async def buried() -> bool:
-            return await publisher.bury(Topic(TOPIC), "r1")
+            return await publisher.sweeper.bury(Topic(TOPIC), "r1") is None
 
         await until(buried)
         with pytest.raises(RunEndedError):

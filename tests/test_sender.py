@@ -61,7 +61,7 @@ async def test_broker_that_comes_back_has_everything_once_and_in_order(tmp_path:
                 for number in range(1, 30):
                     await run.delta(f"{number} ")
                 acknowledged = asyncio.create_task(run.flush())
-                await until(lambda: asyncio.sleep(0.05, publisher.patience.answered_since is None))
+                await until(lambda: asyncio.sleep(0.05, publisher.patience.away))
                 assert not acknowledged.done()
             await acknowledged
             (opened,) = (await mirror(broker, TOPIC))["open"]

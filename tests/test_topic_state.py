@@ -29,7 +29,6 @@ async def test_unwritten_topic_is_empty(broker: RedisBroker) -> None:
     state = await read_topic(broker, TOPIC)
     assert (state.position, state.seq, state.hash) == (Position(), 0, "")
     assert list(state.context().entries) == []
-    assert state.live_runs() == []
 
 
 async def test_topic_is_read_to_its_top(broker: RedisBroker) -> None:
@@ -44,7 +43,6 @@ async def test_topic_is_read_to_its_top(broker: RedisBroker) -> None:
         assert state.seq == run.context.log.next_seq == 1500
         assert state.hash == run._writer.recorder.mark()[1]
         assert state.mirror.state()["open"][0]["text"] == "open"
-        assert state.live_runs() == [run.id]
 
 
 async def test_read_begins_with_the_snapshot(broker: RedisBroker) -> None:
@@ -61,11 +59,3 @@ async def test_read_begins_with_the_snapshot(broker: RedisBroker) -> None:
         assert [message.text for message in state.context().entries] == ["one", "two"]
         assert state.mirror.state()["open"][0]["text"] == "open"
         assert state.seq == state.context().log.next_seq == 2
-
-
-async def test_sub_agents_are_no_runs_of_the_topic(broker: RedisBroker) -> None:
-    async with Publisher(broker=broker) as publisher, publisher.run(TOPIC, agent="a", parent="p") as run:
-        assert (await read_topic(broker, TOPIC)).live_runs() == [run.id]
-        state = await read_topic(broker, TOPIC)
-        state.mirror.fold({"type": "agent_start", "run": "s", "agent": "sub", "parent": run.id, "topic": "chat:1/s"})
-        assert state.live_runs() == [run.id]

@@ -45,7 +45,7 @@ from gateway.broker.wire import Argument, Server, Wire, WireKeeper
 from gateway.trimmer import Trimmer
 from gateway.types import Position, Topic, new_epoch
 
-__all__ = ["RedisBroker"]
+__all__ = ["MAX_BYTES", "MAX_HISTORY_BYTES", "MAX_HISTORY_EVENTS", "RedisBroker"]
 
 MAX_BYTES = 64 * 1024 * 1024
 MAX_HISTORY_BYTES = 8 * 1024 * 1024
@@ -100,7 +100,7 @@ class RedisBroker:
         self._keys = Keys(key_prefix)
         self._ttl = int(ttl * 1000)
         self._max_bytes = max_bytes
-        server = Server(url, timeout=timeout)
+        self._server = server = Server(url, timeout=timeout)
         self._steps = WireKeeper(server)
         """For what is short: a page of a long history must not stand before an append."""
         self._pages = WireKeeper(server)
@@ -267,7 +267,7 @@ class RedisBroker:
         check_names(run=run)
         wire = await self._wire(self._steps)
         arguments = self._common(wire, position, ttl=self._active(wire, topic))
-        steady = max(0.0, asyncio.get_running_loop().time() - wire.steady_since)
+        steady = max(0.0, asyncio.get_running_loop().time() - self._server.steady_since)
         arguments += ("lost", run, "", int(steady * 1000), data)
         answer = await wire.run(LEASE, self._keys.of(topic), arguments)
         if answer[0] == b"ok":

@@ -72,6 +72,8 @@ class Server:
             self.greeting.append(("SELECT", database))
         self.wires: set[Wire] = set()
         """The open ones."""
+        self.steady_since = math.inf
+        """Loop time since which no wire was lost and no answer late; infinite until the next wire is up."""
         self._tls = _tls(options) if url.startswith("rediss:") else None
 
     async def open(self, factory: Callable[[], ProtocolT]) -> ProtocolT:
@@ -110,8 +112,6 @@ class Wire(asyncio.Protocol):
         self.measured = 0.0
         """When that was measured; monotonic, s."""
         self.closed = False
-        self.steady_since = math.inf
-        """Loop time since which it has been up and no answer was late."""
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._reader = hiredis.Reader()
@@ -154,7 +154,7 @@ class Wire(asyncio.Protocol):
             raise BrokerUnavailableError(f"Redis at {self.server.name} is a replica, not a master")
         self.server_id = f"{facts['run_id']}:{facts['second_repl_offset']}"
         await asyncio.gather(*(self.call("SCRIPT", "LOAD", script.source) for script in SCRIPTS))
-        self.steady_since = self._loop.time()
+        self.server.steady_since = min(self.server.steady_since, self._loop.time())
 
     async def measure(self) -> None:
         """Compare the clocks."""
@@ -272,7 +272,7 @@ class Wire(asyncio.Protocol):
                 return
             future, sent = self._due.popleft()
             if self._heard - sent > LATE:
-                self.steady_since = self._heard
+                self.server.steady_since = self._heard
             failed = isinstance(answer, hiredis.ReplyError)
             if future is None:
                 if failed:
@@ -296,6 +296,7 @@ class Wire(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
         self.server.wires.discard(self)
+        self.server.steady_since = math.inf
         if self._timer is not None:
             self._timer.cancel()
         for future, _ in self._due:
