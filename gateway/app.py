@@ -4,7 +4,9 @@ import asyncio
 import contextlib
 import logging
 import os
+import re
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -20,6 +22,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.actions import Actions
+from gateway.archive import Archive
 from gateway.broker.port import Broker
 from gateway.broker.redis import RedisBroker
 from gateway.codec import encode_json
@@ -37,6 +40,8 @@ __all__ = ["QueryRedaction", "SecurityHeaders", "app_from_env", "create_app", "s
 
 HTTP_RETRY = 0.05
 """Seconds between two tries of a request while the broker is away; the command timeout ends them."""
+
+_HASH = re.compile(r"[0-9a-f]{64}\Z")
 
 _HEADERS = {
     "content-security-policy": (
@@ -210,8 +215,17 @@ class _Endpoints:
         return _json({"ok": True})
 
     async def topic(self, request: Request) -> Response:
-        topic = topic_of(_raw_topic(request))
-        answer = self._conversation if request.query_params.get("messages") == "1" else self._snapshot
+        name, *below = _raw_parts(request)
+        topic = topic_of(name)
+        match below:
+            case []:
+                answer = self._conversation if request.query_params.get("messages") == "1" else self._snapshot
+            case ["archive"]:
+                answer = partial(self._archive, start=_count(request, "from", 0), limit=_count(request, "limit", 1000))
+            case ["blobs", blob]:
+                answer = partial(self._blob, name=blob)
+            case _:
+                raise HTTPException(404)
         try:
             async with asyncio.timeout(self._settings.command_timeout):
                 while True:
@@ -228,6 +242,17 @@ class _Endpoints:
     async def _conversation(self, topic: Topic) -> Response:
         snapshot, messages = await self.hub.conversation(topic)
         return _json_text(b'%b,"messages":%b}' % (snapshot.text[:-1], encode_json(messages)))
+
+    async def _archive(self, topic: Topic, *, start: int, limit: int) -> Response:
+        return _json(await Archive(self.hub.broker).page(topic, start=start, limit=limit))
+
+    async def _blob(self, topic: Topic, *, name: str) -> Response:
+        found = await self.hub.broker.blobs(topic, [name]) if _HASH.match(name) else {}
+        if name not in found:
+            raise HTTPException(404)
+        # Named after what is in it, so it never changes.
+        headers = {"cache-control": "private, max-age=31536000, immutable"}
+        return Response(found[name], media_type="text/plain; charset=utf-8", headers=headers)
 
     async def index(self, request: Request) -> Response:
         page = static_directory() / "index.html"
@@ -248,13 +273,20 @@ class _Door:
         await self._endpoints.websocket(scope, receive, send)
 
 
-def _raw_topic(request: Request) -> str:
-    """Take the topic from the path as it was sent: there, a ``/`` inside a topic is ``%2F``."""
+def _raw_parts(request: Request) -> list[str]:
+    """Take the topic, and what is asked of it, from the path as it was sent: there, a ``/`` in a topic is ``%2F``."""
     raw: bytes = request.scope.get("raw_path") or request.scope["path"].encode()
     _, _, rest = raw.decode("latin-1").partition("?")[0].partition("/topics/")
-    if "/" in rest:
-        raise HTTPException(404)
-    return unquote(rest)
+    return [unquote(part) for part in rest.split("/")]
+
+
+def _count(request: Request, name: str, absent: int) -> int:
+    text = request.query_params.get(name, "")
+    if not text:
+        return absent
+    if not (text.isascii() and text.isdecimal() and len(text) <= 16):
+        raise CommandError(ErrorCode.BAD_REQUEST, f"expected an integer of 0 or more as {name}, got {text!r:.80}")
+    return int(text)
 
 
 def _json(value: Any, *, status: int = 200) -> Response:
