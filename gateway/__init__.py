@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gateway.client import Client, Subscription, Update, subscribe
-    from gateway.context import ContentPart, Context, Message, Tool, ToolCall, Usage
+    from gateway.context import Approve, ContentPart, Context, Decision, Edit, Message, Reject, Tool, ToolCall, Usage
     from gateway.errors import (
         BrokerError,
         BrokerUnavailableError,
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     )
     from gateway.merge import merge
     from gateway.mirror import Mirror
+    from gateway.policies import Policy
     from gateway.publisher import Publisher
     from gateway.run import Run
     from gateway.types import Position, Publication, parse_position
@@ -39,6 +40,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Agent",
+    "Approve",
     "BrokerError",
     "BrokerUnavailableError",
     "Client",
@@ -47,8 +49,10 @@ __all__ = [
     "ContentPart",
     "Context",
     "ContextTooLargeError",
+    "Decision",
     "DisconnectCode",
     "DisconnectError",
+    "Edit",
     "EmbeddedServerError",
     "ErrorCode",
     "EventRefusedError",
@@ -57,11 +61,13 @@ __all__ = [
     "HistoryConflictError",
     "Message",
     "Mirror",
+    "Policy",
     "Position",
     "ProviderError",
     "Publication",
     "PublishError",
     "Publisher",
+    "Reject",
     "Run",
     "RunEndedError",
     "SnapshotError",
@@ -81,6 +87,7 @@ __all__ = [
 
 _HOMES = {
     "Agent": "gateway.worker",
+    "Approve": "gateway.context",
     "BrokerError": "gateway.errors",
     "BrokerUnavailableError": "gateway.errors",
     "Client": "gateway.client",
@@ -89,8 +96,10 @@ _HOMES = {
     "ContentPart": "gateway.context",
     "Context": "gateway.context",
     "ContextTooLargeError": "gateway.errors",
+    "Decision": "gateway.context",
     "DisconnectCode": "gateway.errors",
     "DisconnectError": "gateway.errors",
+    "Edit": "gateway.context",
     "EmbeddedServerError": "gateway.errors",
     "ErrorCode": "gateway.errors",
     "EventRefusedError": "gateway.errors",
@@ -99,11 +108,13 @@ _HOMES = {
     "HistoryConflictError": "gateway.errors",
     "Message": "gateway.context",
     "Mirror": "gateway.mirror",
+    "Policy": "gateway.policies",
     "Position": "gateway.types",
     "ProviderError": "gateway.errors",
     "Publication": "gateway.types",
     "PublishError": "gateway.errors",
     "Publisher": "gateway.publisher",
+    "Reject": "gateway.context",
     "Run": "gateway.run",
     "RunEndedError": "gateway.errors",
     "SnapshotError": "gateway.errors",
