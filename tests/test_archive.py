@@ -26,19 +26,25 @@ async def broker(redis_url: str, key_prefix: str) -> AsyncIterator[RedisBroker]:
     await broker.aclose()
 
 
+def compacted(context: Context) -> Context:
+    """Replace the first four messages by one."""
+    return context.replace_message_range(0, 3, Message.system(f"summary of {len(context.entries)}"))
+
+
 async def converse(broker: RedisBroker, count: int) -> Context:
     """Talk for long, compact now and then; gives the context of the run, whose log is whole."""
-    async with Publisher(broker=broker) as publisher, publisher.run(TOPIC, agent="a") as run:
+    publisher = Publisher(broker=broker)
+    async with publisher.run(TOPIC, agent="a") as run:
         for number in range(count):
             await run.log_event("turn_start", {"turn": number})
             await run.add_message(Message.user(f"question {number}"))
             await run.add_message(Message.assistant(f"answer {number}"))
             if number % 5 == 4:
-                summary = Message.system(f"summary {number}")
-                await run.change_context(lambda context, summary=summary: context.replace_message_range(0, 3, summary))
+                await run.change_context(compacted)
             await run.log_event("turn_end")
             await run.flush()
-        return run.context
+    await publisher.aclose()
+    return run.context
 
 
 async def pages(archive: Archive, *, limit: int) -> list[dict[str, Any]]:
