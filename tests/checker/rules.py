@@ -73,6 +73,10 @@ RULES = (
         text="return {'busy', s.run, s.deadline, s.epoch, s.top}",
     ),
     Rule(
+        name="who takes a topic has read it to the last end",
+        text="if s.run == '' and offset < tonumber(call('HGET', state, 'free') or 0) then return restore(s, writer) end",
+    ),
+    Rule(
         name="a run that has ended stays so",
         text="if place then return {'ended', place} end\n  end",
         instead="end",

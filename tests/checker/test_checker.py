@@ -73,6 +73,12 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
 
 
 @pytest.fixture(autouse=True)
+def _in_many_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    # So that even the little that these worlds say is written again in several appends.
+    monkeypatch.setattr("gateway.journal.MAX_APPEND_ENTRIES", 1)
+
+
+@pytest.fixture(autouse=True)
 def _quiet() -> Iterator[None]:
     # What the gateway warns of is what these worlds are made of.
     logging.disable(logging.CRITICAL)

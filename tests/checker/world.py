@@ -449,6 +449,8 @@ class World:
                 )
                 for entry in request.entries
             ]
+            if request.lease is not None and before.holder != request.run:
+                self._took(call, answer)
             truth.stored(answer.position.epoch, answer.first, facts)
         elif isinstance(answer, Appended):
             fact = truth.path(answer.position.epoch, answer.position.offset).get(answer.first)
@@ -457,6 +459,13 @@ class World:
         after = self.states[call.topic]
         if request.run and before.epoch and all(truth.continues(call.position, state) for state in (before, after)):
             self._final(call, request, answer, before)
+
+    def _took(self, call: Call, answer: Appended) -> None:
+        """Whoever takes a topic knows what the run before left open: it has read that run's end."""
+        path = self.truths[call.topic].path(answer.position.epoch, answer.first - 1)
+        end = max((offset for offset, fact in path.items() if fact.kind == "x"), default=0)
+        if call.position.offset < end:
+            raise Violation(f"{call.actor.name} takes a topic at {call.position}, whose last run ended at {end}")
 
     def _final(self, call: Call, request: AppendRequest, answer: Any, before: State) -> None:
         """Law 8: whoever comes after a run's end is told of it."""
