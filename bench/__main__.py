@@ -3,7 +3,7 @@
 import importlib
 import sys
 
-BENCHMARKS = ("append", "context", "fanout", "stop")
+BENCHMARKS = ("append", "context", "fanout", "history", "memory", "stop")
 
 
 def main() -> None:
