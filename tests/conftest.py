@@ -8,6 +8,21 @@ import pytest_asyncio
 from redis.asyncio import Redis
 
 from tests.servers import RedisServer
+from tests.started import none_left
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _nothing_left_by_the_session() -> Iterator[None]:
+    """Kill what fixtures of modules and of the session started and did not end."""
+    with none_left():
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left() -> Iterator[None]:
+    """Kill what the test started and did not end; fixtures of wider scopes have started theirs before."""
+    with none_left():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from gateway.broker.embedded import find_server
+from tests.started import remember
 
 __all__ = ["RedisServer", "free_port"]
 
@@ -64,6 +65,7 @@ class RedisServer:
         with (self.directory / "server.log").open("ab") as log:
             program = os.environ.get("GATEWAY_TEST_SERVER") or find_server()
             self._process = subprocess.Popen([program, *arguments], stdout=log, stderr=log)
+        remember(self._process.pid)
         deadline = time.monotonic() + PATIENCE
         while not self._answers():
             assert self._process.poll() is None, (self.directory / "server.log").read_text()

@@ -2,10 +2,7 @@
 
 import asyncio
 import contextlib
-import logging
 import os
-import signal
-import sys
 from collections.abc import AsyncIterator
 
 from gateway.agent.demo_model import DemoModel
@@ -17,7 +14,7 @@ from gateway.publisher import Publisher
 from gateway.run import Run
 from gateway.worker import Worker
 
-__all__ = ["AGENT_NAME", "main", "work"]
+__all__ = ["AGENT_NAME", "opened_model", "work"]
 
 AGENT_NAME = "demo"
 
@@ -25,117 +22,47 @@ _DEFAULT_MODEL = "gpt-4.1-mini"
 """Where OpenAI's key is set and no model is named."""
 
 
-def main(
-    *,
-    redis_url: str = "",
-    key_prefix: str = "gw",
-    model: str | None = None,
-    base_url: str | None = None,
-    concurrency: int = 8,
-    until_eof: bool = False,
-) -> None:
-    """Answer the messages of all topics until SIGINT or SIGTERM; runs in progress are given a moment to finish.
-
-    Args:
-        redis_url: Where the topics are kept; "" is `Publisher`'s default.
-        key_prefix: Of all keys and channels; the gateways' own.
-        model: A model of OpenAI's API; None is its default where a key or a base URL is given, else the rules.
-        base_url: Where that API is; None is ``OPENAI_BASE_URL``, or OpenAI's own.
-        concurrency: Runs at once.
-        until_eof: End with the standard input too: whoever holds its other end is gone then.
-
-    """
-    asyncio.run(
-        _until_told(
-            redis_url,
-            key_prefix=key_prefix,
-            model=model,
-            base_url=base_url,
-            concurrency=concurrency,
-            until_eof=until_eof,
-        )
-    )
-
-
-async def work(
-    redis_url: str = "",
-    *,
-    stop: asyncio.Event,
-    key_prefix: str = "gw",
-    model: str | None = None,
-    base_url: str | None = None,
-    concurrency: int = 8,
-) -> None:
+async def work(publisher: Publisher, model: Model, *, stop: asyncio.Event, concurrency: int = 8) -> None:
     """Answer the messages of all topics until told to stop.
 
     Args:
-        redis_url: As of `main`, like the rest.
-        stop: Set it, and this returns once the runs have ended.
-        key_prefix: As of `main`.
-        model: As of `main`.
-        base_url: As of `main`.
-        concurrency: As of `main`.
+        publisher: Opens the runs.
+        model: Answers; see `opened_model`.
+        stop: Set it, and this returns once the runs have ended; they are given a moment to finish.
+        concurrency: Runs at once.
 
     """
-    async with _opened_model(model, base_url) as opened, Publisher(redis_url, key_prefix=key_prefix) as publisher:
 
-        async def agent(run: Run, message: Message) -> None:
-            if run.title is None:
-                await run.set_context(title=_title(message))
-            await answer(run, opened, TOOLS)
+    async def agent(run: Run, message: Message) -> None:
+        if run.title is None:
+            await run.set_context(title=_title(message))
+        await answer(run, model, TOOLS)
 
-        worker = Worker(publisher, agent, concurrency=concurrency, name=AGENT_NAME, model=opened.name)
-        serving = asyncio.create_task(worker.serve())
-        stopping = asyncio.create_task(stop.wait())
-        try:
-            await asyncio.wait([serving, stopping], return_when=asyncio.FIRST_COMPLETED)
-            worker.stop()
-            await serving
-        finally:
-            stopping.cancel()
-            serving.cancel()
-            await asyncio.wait([serving, stopping])
-
-
-async def _until_told(
-    redis_url: str,
-    *,
-    key_prefix: str,
-    model: str | None,
-    base_url: str | None,
-    concurrency: int,
-    until_eof: bool,
-) -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
-    watching = asyncio.create_task(_stop_at_eof(stop)) if until_eof else None
+    worker = Worker(publisher, agent, concurrency=concurrency, name=AGENT_NAME, model=model.name)
+    serving = asyncio.create_task(worker.serve())
+    stopping = asyncio.create_task(stop.wait())
     try:
-        await work(redis_url, stop=stop, key_prefix=key_prefix, model=model, base_url=base_url, concurrency=concurrency)
+        await asyncio.wait([serving, stopping], return_when=asyncio.FIRST_COMPLETED)
+        worker.stop()
+        await serving
     finally:
-        if watching is not None:
-            watching.cancel()
-            await asyncio.wait([watching])
-
-
-async def _stop_at_eof(stop: asyncio.Event) -> None:
-    reader = asyncio.StreamReader()
-    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(reader), sys.stdin
-    )
-    try:
-        while await reader.read(1024):
-            pass
-    finally:
-        transport.close()
-    stop.set()
+        stopping.cancel()
+        serving.cancel()
+        await asyncio.wait([serving, stopping])
 
 
 @contextlib.asynccontextmanager
-async def _opened_model(name: str | None, base_url: str | None) -> AsyncIterator[Model]:
-    """Open the model that is asked for; the SDK is needed only for a real one."""
+async def opened_model(name: str | None = None, base_url: str | None = None) -> AsyncIterator[Model]:
+    """Open the model that is asked for; the SDK is needed only for a real one.
+
+    Args:
+        name: A model of OpenAI's API; None is its default where a key or a base URL is given, else the rules.
+        base_url: Where that API is; None is ``OPENAI_BASE_URL``, or OpenAI's own.
+
+    Raises:
+        ImportError: A real one is asked for and the SDK is not installed.
+
+    """
     if not (name or base_url or os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL")):
         yield DemoModel()
         return

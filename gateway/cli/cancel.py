@@ -1,10 +1,10 @@
 """``gateway cancel``."""
 
-import asyncio
 from typing import Any, Literal
 
 import click
 
+from gateway.cli.loop import run_async
 from gateway.cli.mirrored import read_state
 from gateway.cli.target import client, gateway_options, read_topic
 from gateway.client import Client
@@ -31,7 +31,7 @@ def command(
     if run is not None and message is not None:
         raise click.UsageError("expected a run or a message, got both")
     mode: _Mode = "after_step" if after_step else "now"
-    click.echo(_told(asyncio.run(_cancel(client(url, token), topic, run=run, message=message, mode=mode)), topic))
+    click.echo(_told(run_async(_cancel(client(url, token), topic, run=run, message=message, mode=mode)), topic))
 
 
 async def _cancel(

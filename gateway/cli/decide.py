@@ -1,11 +1,11 @@
 """``gateway decide``."""
 
-import asyncio
 import sys
 from typing import Any, Literal
 
 import click
 
+from gateway.cli.loop import run_async
 from gateway.cli.mirrored import read_state
 from gateway.cli.target import client, gateway_options, read_topic
 from gateway.client import Client
@@ -39,7 +39,7 @@ def command(
     if (arguments is not None) != (decision == "edit"):
         raise click.UsageError("expected --arguments with edit, and only with it")
     text = sys.stdin.read() if arguments == "-" else arguments
-    asyncio.run(_decide(client(url, token), topic, decision, call=call, run=run, arguments=text, reason=reason))
+    run_async(_decide(client(url, token), topic, decision, call=call, run=run, arguments=text, reason=reason))
 
 
 async def _decide(

@@ -5,44 +5,25 @@ import contextlib
 import os
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import webbrowser
-from collections.abc import AsyncIterator
 
 import click
 import msgspec
 
 from gateway.broker.embedded import EmbeddedServer
+from gateway.cli.companion import keep_agent
+from gateway.cli.interrupt import INTERRUPTED
+from gateway.cli.loop import run_async
 from gateway.cli.serve import address, listen, note_of
 from gateway.cli.server import PortTakenError, loop_factory, serve
-from gateway.errors import GatewayError
 from gateway.note import noted
 from gateway.settings import Settings
 
 __all__ = ["command"]
 
-INTERRUPTED = 130  # 128 + SIGINT
 PORTS_TRIED = 100
-AGENT_PATIENCE = 10.0
-"""Seconds the agent gets to end its runs."""
-
-
-class AgentEndedError(GatewayError):
-    """The demo agent's process ended while it was still wanted.
-
-    Attributes:
-        code: Its exit code.
-
-    """
-
-    def __init__(self, *, code: int) -> None:
-        super().__init__(code)
-        self.code = code
-
-    def __str__(self) -> str:
-        return f"the demo agent ended with exit code {self.code}"
 
 
 @click.command
@@ -62,8 +43,8 @@ def command(*, host: str, port: int, model: str | None, base_url: str | None, no
     settings = Settings(host=host, port=port)
     listener = _listen_near(settings)
     arguments = [*(("--model", model) if model else ()), *(("--base-url", base_url) if base_url else ())]
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        ended_by = runner.run(_demo(settings, listener, arguments, show=not no_open))
+    work = _demo(settings, listener, arguments, show=not no_open)
+    ended_by = run_async(work, loop_factory=loop_factory())
     return INTERRUPTED if ended_by == signal.SIGINT else 0
 
 
@@ -82,9 +63,10 @@ async def _demo(
             # It may wait for the browser, which must hold up neither the page that it asks for nor our end.
             threading.Thread(target=webbrowser.open, args=(page,), daemon=True).start()
 
-    async with EmbeddedServer() as server, _agent(server.url, arguments) as agent:
+    async with EmbeddedServer() as server:
         settings = msgspec.structs.replace(settings, redis_url=server.url)
-        ends = [asyncio.create_task(server.failed.wait()), asyncio.create_task(agent.wait())]
+        agent = asyncio.create_task(keep_agent(server.url, arguments))
+        ends = [asyncio.create_task(server.failed.wait()), agent]
         for end in ends:
             end.add_done_callback(lambda _: stop.set())
         try:
@@ -96,35 +78,9 @@ async def _demo(
             await asyncio.wait(ends)
         if ended_by is None and server.failed.is_set():
             await server.wait()
-        if ended_by is None and agent.returncode is not None:
-            raise AgentEndedError(code=agent.returncode)
+        if ended_by is None and not agent.cancelled():
+            await agent
     return ended_by
-
-
-@contextlib.asynccontextmanager
-async def _agent(redis_url: str, arguments: list[str]) -> AsyncIterator[asyncio.subprocess.Process]:
-    """Run the demo agent's worker in a process of its own, which ends with this one however that ends."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "gateway",
-        "agent",
-        "--until-eof",
-        *arguments,
-        stdin=subprocess.PIPE,
-        env={**os.environ, "GATEWAY_REDIS_URL": redis_url},
-        start_new_session=True,  # Ctrl-C is the gateway's, which ends the agent after the readers
-    )
-    try:
-        yield process
-    finally:
-        if process.stdin is not None:
-            process.stdin.close()
-        try:
-            await asyncio.wait_for(process.wait(), AGENT_PATIENCE)
-        except TimeoutError:
-            process.kill()
-            await process.wait()
 
 
 def _has_desktop() -> bool:

@@ -1,10 +1,10 @@
 """``gateway edit``."""
 
-import asyncio
 import sys
 
 import click
 
+from gateway.cli.loop import run_async
 from gateway.cli.target import client, gateway_options, read_topic
 from gateway.types import Topic
 
@@ -22,7 +22,7 @@ def command(*, topic: Topic, message: str, text: str, url: str | None, token: st
     MESSAGE is the id that gateway send printed.
     """
     content = sys.stdin.read() if text == "-" else text
-    asyncio.run(_edit(topic, message, content, url=url, token=token))
+    run_async(_edit(topic, message, content, url=url, token=token))
 
 
 async def _edit(topic: Topic, message: str, content: str, *, url: str | None, token: str | None) -> None:

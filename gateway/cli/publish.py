@@ -1,12 +1,12 @@
 """``gateway publish``."""
 
-import asyncio
 import sys
 from typing import Any
 
 import click
 import msgspec
 
+from gateway.cli.loop import run_async
 from gateway.cli.target import client, gateway_options, read_topic
 from gateway.types import Topic
 
@@ -29,7 +29,7 @@ def command(*, topic: Topic, event: str, url: str | None, token: str | None) -> 
         raise click.UsageError(f"expected the event as JSON: {error}") from error
     if not isinstance(data, dict):
         raise click.UsageError("expected the event as a JSON object")
-    asyncio.run(_publish(topic, data, url=url, token=token))
+    run_async(_publish(topic, data, url=url, token=token))
 
 
 async def _publish(topic: Topic, event: dict[str, Any], *, url: str | None, token: str | None) -> None:

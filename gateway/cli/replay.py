@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from gateway.adapters import PROVIDERS, Adapter
+from gateway.cli.loop import run_async
 from gateway.cli.target import read_topic, redis_options, redis_target
 from gateway.errors import GatewayError, ProviderError
 from gateway.publisher import Publisher
@@ -64,7 +65,7 @@ def command(*, file: Path, provider: str, topic: Topic, speed: float, redis_url:
     An error that the provider itself reported ends the run as failed, and is no error of this command.
     """
     try:
-        asyncio.run(
+        run_async(
             _replay(
                 file,
                 provider=provider,

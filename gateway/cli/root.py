@@ -4,14 +4,15 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 
 from gateway import __version__
+from gateway.cli.interrupt import INTERRUPTED
 from gateway.errors import GatewayError
 
-__all__ = ["main", "run"]
+__all__ = ["run"]
 
 COMMANDS = (
     "serve",
@@ -29,7 +30,6 @@ COMMANDS = (
 )
 
 USAGE = 2
-INTERRUPTED = 130  # 128 + SIGINT
 BROKEN_PIPE = 141  # 128 + SIGPIPE
 
 
@@ -84,11 +84,6 @@ def run(arguments: Sequence[str]) -> int:
         _say(f"gateway: {error}")
         return 1
     return code if isinstance(code, int) else 0
-
-
-def main() -> NoReturn:
-    """Run the process's own command line."""
-    sys.exit(run(sys.argv[1:]))
 
 
 def _say(text: str) -> None:

@@ -1,10 +1,10 @@
 """``gateway send``."""
 
-import asyncio
 import sys
 
 import click
 
+from gateway.cli.loop import run_async
 from gateway.cli.target import client, gateway_options, read_topic
 from gateway.types import Topic
 
@@ -19,7 +19,7 @@ __all__ = ["command"]
 def command(*, topic: Topic, text: str, message_id: str | None, url: str | None, token: str | None) -> None:
     """Send a message to the agent of a topic (- for standard input) and print the waiting message's id."""
     content = sys.stdin.read() if text == "-" else text
-    click.echo(asyncio.run(_send(topic, content, message_id, url=url, token=token)))
+    click.echo(run_async(_send(topic, content, message_id, url=url, token=token)))
 
 
 async def _send(topic: Topic, content: str, message_id: str | None, *, url: str | None, token: str | None) -> str:

@@ -11,21 +11,20 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import click
 import msgspec
 
 from gateway.broker.embedded import EmbeddedServer
 from gateway.cli.flags import settings_flags
+from gateway.cli.interrupt import INTERRUPTED
+from gateway.cli.loop import run_async
 from gateway.cli.server import bind, loop_factory, serve, serve_workers
-from gateway.cli.target import checked_redis_url
+from gateway.cli.target import checked_redis_url, without_password
 from gateway.note import Note, noted
 from gateway.settings import Settings
 
 __all__ = ["address", "command", "listen", "note_of"]
-
-INTERRUPTED = 130  # 128 + SIGINT
 
 
 @click.command
@@ -48,8 +47,7 @@ def command(*, data_dir: Path | None, **given: Any) -> int:
     if settings.workers > 1:
         ended_by = _serve_many(settings, listener, directory)
     else:
-        with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            ended_by = runner.run(_serve_one(settings, listener, directory))
+        ended_by = run_async(_serve_one(settings, listener, directory), loop_factory=loop_factory())
     return INTERRUPTED if ended_by == signal.SIGINT else 0
 
 
@@ -139,7 +137,7 @@ def note_of(settings: Settings, listener: socket.socket) -> Note:
 
 def _greeting(settings: Settings, listener: socket.socket, *, private: bool = False) -> Callable[[], None]:
     # The private server's password is made for this user's agents and worth nothing elsewhere; another's is not shown.
-    shown = settings.redis_url if private else _without_password(settings.redis_url)
+    shown = settings.redis_url if private else without_password(settings.redis_url)
 
     def greet() -> None:
         click.echo(f"Gateway: {address(settings, listener)}")
@@ -147,13 +145,6 @@ def _greeting(settings: Settings, listener: socket.socket, *, private: bool = Fa
         sys.stdout.flush()
 
     return greet
-
-
-def _without_password(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.password is None:
-        return url
-    return parts._replace(netloc=f"{parts.username or ''}:…@{parts.netloc.rpartition('@')[2]}").geturl()
 
 
 def _user_data_dir() -> Path:

@@ -5,18 +5,24 @@ import contextlib
 import copy
 import importlib.util
 import logging
+import multiprocessing
 import os
 import re
 import signal
 import socket
+import threading
+import time
 from collections.abc import Callable, Iterator
+from multiprocessing import resource_tracker
 from typing import Any
 
 import msgspec
 import uvicorn
+from starlette.types import ASGIApp
 from uvicorn.supervisors import Multiprocess
 
-from gateway.app import create_app
+from gateway.app import app_from_env, create_app
+from gateway.cli.interrupt import interruptible
 from gateway.errors import GatewayError
 from gateway.settings import ENV_PREFIX, Settings
 
@@ -29,6 +35,7 @@ __all__ = [
     "loop_factory",
     "serve",
     "serve_workers",
+    "worker_app",
 ]
 
 DRAIN_MARGIN = 5.0
@@ -146,11 +153,22 @@ class _Workers(Multiprocess):
         super().__init__(config, sockets=[listener])
         self.ended_by: signal.Signals | None = None
         self._tell_started = started
+        # Its start lets SIGINT in, wherever that happens.
+        resource_tracker.ensure_running()
 
     def init_processes(self) -> None:
-        super().init_processes()
-        if all(process.wait_until_ready(WORKER_PATIENCE, self.should_exit) for process in self.processes):
+        with _deaf_children():
+            super().init_processes()
+        if self._all_ready():
             self._tell_started()
+
+    def keep_subprocess_alive(self) -> None:
+        with _deaf_children():
+            super().keep_subprocess_alive()
+
+    def handle_signals(self) -> None:
+        with _deaf_children():
+            super().handle_signals()
 
     def handle_int(self) -> None:
         self.ended_by = signal.SIGINT
@@ -159,6 +177,38 @@ class _Workers(Multiprocess):
     def handle_term(self) -> None:
         self.ended_by = signal.SIGTERM
         super().handle_term()
+
+    def kill_all(self) -> None:
+        """End the workers at once."""
+        for worker in self.processes:
+            worker.process.kill()
+
+    def _all_ready(self) -> bool:
+        # As `Process.wait_until_ready`, which would not look at the signals meanwhile.
+        deadline = time.monotonic() + WORKER_PATIENCE
+        waiting = list(self.processes)
+        while waiting and time.monotonic() < deadline:
+            self.handle_signals()
+            if self.should_exit.is_set() or not waiting[0].process.is_alive():
+                return False
+            if waiting[0].is_ready(timeout=1):
+                waiting.pop(0)
+            else:
+                time.sleep(0.05)
+        return not waiting
+
+
+@contextlib.contextmanager
+def _deaf_children() -> Iterator[None]:
+    """Let the processes that are started in the block never hear Ctrl-C, which the terminal sends to all of a group.
+
+    Their parent ends them; on their own they would end too early, some in the middle of an import.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 async def serve(
@@ -191,17 +241,16 @@ async def serve(
         await stop.wait()
         server.should_exit = True
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, end, number)
+    loop.add_signal_handler(signal.SIGTERM, end, signal.SIGTERM)
     heeding = asyncio.create_task(heed())
     try:
-        await server.serve(sockets=[listener])
+        with interruptible(lambda: loop.call_soon_threadsafe(end, signal.SIGINT)):
+            await server.serve(sockets=[listener])
     except SystemExit as error:
         raise StartError from error
     finally:
         heeding.cancel()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)
+        loop.remove_signal_handler(signal.SIGTERM)
     return received[0] if received else None
 
 
@@ -216,11 +265,32 @@ def serve_workers(settings: Settings, listener: socket.socket, *, started: Calla
     """
     for name, value in msgspec.structs.asdict(settings).items():
         os.environ[ENV_PREFIX + name.upper()] = str(value)
-    workers = _Workers(_config("gateway.app:app_from_env", settings), listener, started)
-    workers.run()
+    workers = _Workers(_config("gateway.cli.server:worker_app", settings), listener, started)
+    # On their own they would be a moment late, and complain about the store that has gone already.
+    with interruptible(lambda: workers.signal_queue.append(signal.SIGINT), last=workers.kill_all):
+        workers.run()
     if workers.ended_by is None:
         raise StartError
     return workers.ended_by
+
+
+def worker_app() -> ASGIApp:
+    """Make the application of a worker process, which ends with its parent however that ends."""
+    settings = Settings.from_env(os.environ)
+    patience = settings.drain + 2 * DRAIN_MARGIN
+    threading.Thread(target=_end_with_parent, args=(patience,), name="parent watch", daemon=True).start()
+    return app_from_env()
+
+
+def _end_with_parent(patience: float) -> None:
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+    # It waits on a pipe that only the parent holds open.
+    parent.join()
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(patience)
+    os._exit(1)
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -1,12 +1,12 @@
 """``gateway tail``."""
 
-import asyncio
 import os
 from typing import Literal, TypeAlias
 
 import click
 import msgspec
 
+from gateway.cli.loop import run_async
 from gateway.cli.target import client, gateway_options, read_topic
 from gateway.cli.transcript import Transcript
 from gateway.client import Client
@@ -60,7 +60,7 @@ def command(
 
     Where the history was trimmed, its snapshot stands for what is gone.
     """
-    asyncio.run(_tail(client(url, token), topic, as_json=as_json, beginning=beginning, follow=follow))
+    run_async(_tail(client(url, token), topic, as_json=as_json, beginning=beginning, follow=follow))
 
 
 async def _tail(gateway: Client, topic: Topic, *, as_json: bool, beginning: _Beginning, follow: bool) -> None:

@@ -19,6 +19,7 @@ __all__ = [
     "read_topic",
     "redis_options",
     "redis_target",
+    "without_password",
 ]
 
 DEFAULT_URL = "http://127.0.0.1:8000"
@@ -117,3 +118,11 @@ def checked_redis_url(url: str) -> str:
     if not is_one:
         raise click.UsageError("expected the Redis URL to be like redis://:password@127.0.0.1:6379/0")
     return url
+
+
+def without_password(url: str) -> str:
+    """Give a URL as it may be shown."""
+    parts = urlsplit(url)
+    if parts.password is None:
+        return url
+    return parts._replace(netloc=f"{parts.username or ''}:…@{parts.netloc.rpartition('@')[2]}").geturl()

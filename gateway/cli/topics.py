@@ -1,12 +1,12 @@
 """``gateway topics``."""
 
-import asyncio
 import json
 from datetime import UTC, datetime
 from typing import Any
 
 import click
 
+from gateway.cli.loop import run_async
 from gateway.cli.target import client, gateway_options
 
 __all__ = ["command"]
@@ -17,7 +17,7 @@ __all__ = ["command"]
 @gateway_options
 def command(*, url: str | None, token: str | None, as_json: bool) -> None:
     """List the topics that were written last, newest first."""
-    topics = asyncio.run(_topics(url, token))
+    topics = run_async(_topics(url, token))
     width = max((len(topic["topic"]) for topic in topics), default=0)
     for topic in topics:
         if as_json:

@@ -1,9 +1,8 @@
 """``gateway withdraw``."""
 
-import asyncio
-
 import click
 
+from gateway.cli.loop import run_async
 from gateway.cli.target import client, gateway_options, read_topic
 from gateway.types import Topic
 
@@ -19,7 +18,7 @@ def command(*, topic: Topic, message: str, url: str | None, token: str | None) -
 
     MESSAGE is the id that gateway send printed. One that was taken is stopped with gateway cancel --message.
     """
-    asyncio.run(_withdraw(topic, message, url=url, token=token))
+    run_async(_withdraw(topic, message, url=url, token=token))
 
 
 async def _withdraw(topic: Topic, message: str, *, url: str | None, token: str | None) -> None:

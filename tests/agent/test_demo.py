@@ -13,12 +13,12 @@ TOPIC = "chat:1"
 
 
 @contextlib.asynccontextmanager
-async def demo(redis_url: str, key_prefix: str, options: str = "") -> AsyncIterator[asyncio.subprocess.Process]:
+async def demo(redis_url: str, key_prefix: str, *options: str) -> AsyncIterator[asyncio.subprocess.Process]:
     """The demo agent in a process of its own, without a key of a provider."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
-    code = f"from gateway.agent.demo import main; main(redis_url={redis_url!r}, key_prefix={key_prefix!r}, {options})"
+    command = (sys.executable, "-m", "gateway", "agent", "--redis-url", redis_url, "--key-prefix", key_prefix, *options)
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", code, env=environment, stdin=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+        *command, env=environment, stdin=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
     try:
         yield process
@@ -45,7 +45,7 @@ async def test_demo_answers_and_ends_with_a_signal(broker: RedisBroker, redis_ur
 
 
 async def test_demo_ends_with_its_standard_input(redis_url: str, key_prefix: str) -> None:
-    async with demo(redis_url, key_prefix, "until_eof=True") as process:
+    async with demo(redis_url, key_prefix, "--until-eof") as process:
         assert process.stdin is not None
         process.stdin.close()
         assert await process.wait() == 0
@@ -60,5 +60,5 @@ async def test_interrupted_demo_leaves_no_running_run(broker: RedisBroker, redis
 
         await until(streaming)
         process.send_signal(signal.SIGINT)
-        assert await process.wait() == 0
+        assert await process.wait() == 130
     assert (await mirror(broker, TOPIC))["runs"][0]["status"] in {"completed", "cancelled"}

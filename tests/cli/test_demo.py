@@ -85,14 +85,68 @@ async def test_page_is_opened(tmp_path: Path) -> None:
         await process.stop()
 
 
-async def test_agent_that_dies_ends_the_demo() -> None:
-    process = await Process.start("demo", "--no-open", "--port", str(free_port()))
+def agent_of(process: Process) -> psutil.Process:
+    (agent,) = [one for one in psutil.Process(process.pid).children() if "agent" in one.cmdline()]
+    return agent
+
+
+async def test_agent_that_dies_is_started_again_and_its_run_shown_as_lost() -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    process = await Process.start("demo", "--no-open", "--port", url.rpartition(":")[2])
     try:
         await process.line()
-        (agent,) = [one for one in psutil.Process(process.pid).children() if "agent" in one.cmdline()]
-        agent.kill()
+        async with Client(url) as client, asyncio.timeout(120):
+            subscription = client.subscribe("chat:demo", since="start")
+            await client.send("chat:demo", "1 + 1 " * 100)
+            killed = False
+            async for update in subscription:
+                state = update.mirror.state()
+                if state["open"] and not killed:
+                    killed = True
+                    agent_of(process).kill()
+                    await client.send("chat:demo", "What is 6 * 7?")
+                if [run["status"] for run in state["runs"]] == ["lost", "completed"]:
+                    break
+        process.kill(signal.SIGINT)
+        code, _, err = await process.end()
+        assert code == 130
+        assert "The demo agent ended (killed by SIGKILL); starting it again." in err
+    finally:
+        await process.stop()
+
+
+async def test_agent_that_cannot_start_ends_the_demo_with_its_error(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\nif 'agent' in sys.orig_argv:\n    raise SystemExit('no model today')\n"
+    )
+    process = await Process.start("demo", "--no-open", "--port", str(free_port()), PYTHONPATH=str(tmp_path))
+    try:
         code, _, err = await process.end()
         assert code == 1
-        assert "gateway: the demo agent ended with exit code -9" in err
+        expected = "gateway: the demo agent ended 3 times just after its start: SystemExit: no model today"
+        assert err.splitlines()[-1] == expected
+    finally:
+        await process.stop()
+
+
+async def test_killed_demo_leaves_nothing_behind_in_the_middle_of_a_run() -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    process = await Process.start("demo", "--no-open", "--port", url.rpartition(":")[2])
+    try:
+        await process.line()
+        async with Client(url) as client, asyncio.timeout(60):
+            subscription = client.subscribe("chat:demo", since="start")
+            await client.send("chat:demo", "1 + 1 " * 100)
+            async for update in subscription:
+                if update.mirror.state()["open"]:
+                    break
+            children = psutil.Process(process.pid).children(recursive=True)
+            process.kill()
+            await process.end()
+
+        async def gone() -> bool:
+            return not alive(children)
+
+        await until(gone, "all processes to end")
     finally:
         await process.stop()

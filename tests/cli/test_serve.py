@@ -143,12 +143,13 @@ async def test_store_that_dies_ends_all_workers_with_an_error(serve: Starter) ->
     assert "gateway: the embedded server ended" in err
 
 
-async def test_killed_it_leaves_no_store_behind(serve: Starter) -> None:
-    serving = await serve()
+@pytest.mark.parametrize("workers", ["1", "2"])
+async def test_killed_it_leaves_no_store_and_no_worker_behind(serve: Starter, workers: str) -> None:
+    serving = await serve("--workers", workers)
     children = psutil.Process(serving.process.pid).children(recursive=True)
     serving.process.kill(signal.SIGKILL)
     await serving.process.end()
-    await until(lambda: gone(children), "the store to end")
+    await until(lambda: gone(children), "the store and the workers to end")
 
 
 async def test_query_strings_stay_out_of_the_log(serve: Starter) -> None:

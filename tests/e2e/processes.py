@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.broker.embedded import EmbeddedServer
+from tests.started import remember
 
 ROOT = Path(__file__).parent.parent.parent
 GATEWAY = (sys.executable, "-m", "gateway")
@@ -59,6 +60,7 @@ class Process:
             env={**os.environ, "PYTHONUNBUFFERED": "1", **environment},
             limit=1 << 26,
         )
+        remember(process.pid)
         return cls(process)
 
     @property
