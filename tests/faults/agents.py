@@ -38,6 +38,8 @@ class Agent:
         """The texts of all messages that were acknowledged, in order."""
         self.losable = False
         """The store lost something that no run could write again; what was written no longer has to be there."""
+        self.struck: str = ""
+        """The epoch of its run when the store lost something; a run that has left it has written it again."""
         self.said: dict[str, str] = {}
         """By message: the text that was streamed for it, sent or not."""
         self.run: Run | None = None
@@ -56,13 +58,25 @@ class Agent:
         """Begin."""
         self._stopping.clear()
         self._process = _Process(self._broker)
-        self._task = asyncio.create_task(self._work(Publisher(broker=self._process, lease=self._lease)))
+        self._task = asyncio.create_task(self._live(self._process))
 
     async def stop(self) -> None:
         """End the run that is under way in good order, and begin no other."""
         self._stopping.set()
         if self._task is not None:
             await self._task
+
+    def strike(self) -> None:
+        """Note that the store has lost something that only a run can write again that has not ended."""
+        if self.run is None or self.run.ended is not None:
+            self.losable = True
+        else:
+            self.struck = self.run.position.epoch
+
+    @property
+    def unmended(self) -> bool:
+        """Whether its run has not yet spoken to the store since that lost something."""
+        return self.run is not None and self.run.position.epoch == self.struck
 
     async def pause(self) -> None:
         """Stop its process where it is, with everything acknowledged that it had sent; `wake` lets it go on."""
@@ -82,6 +96,10 @@ class Agent:
             await asyncio.wait([self._task], timeout=0.01)
         self.run = None
         self._task = None
+
+    async def _live(self, process: "_Process") -> None:
+        async with Publisher(broker=process, lease=self._lease) as publisher:
+            await self._work(publisher)
 
     async def _work(self, publisher: Publisher) -> None:
         while not self._stopping.is_set():
@@ -115,6 +133,8 @@ class Agent:
             self.written += written
             written = []
             await self._end(run)
+        if self.unmended:
+            self.losable = True  # its end was acknowledged by the store that is gone
         self.run = None
 
     async def _end(self, run: Run) -> None:

@@ -34,6 +34,8 @@ class Follower:
         self.base: tuple[int, dict[str, Any]] | None = None
         """The last snapshot's offset and state; None where it has read from the start."""
         self.position = Position()
+        self.snapshots = 0
+        """How often it was told that its history cannot be continued, or that a snapshot is the shorter way."""
         self.failure: Exception | None = None
         self._late = late
         self._tally = tally
@@ -98,6 +100,7 @@ class Follower:
             self._tally.add("epoch change")
         if update.snapshot:
             self._tally.add("snapshot")
+            self.snapshots += 1
             self.events.clear()
             self.base = (update.position.offset, update.data["mirror"])
         else:

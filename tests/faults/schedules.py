@@ -255,4 +255,4 @@ async def run_schedule(
         async with asyncio.timeout(60):
             await asyncio.gather(*(agent.stop() for agent in world.agents.values()))
         await world.settled()
-        await world.verify()
+        await world.verify(written=True)

@@ -1,0 +1,106 @@
+"""Valkey dies again and again under a run that many read: the run goes on, and every reader is exact or is told.
+
+With ``GATEWAY_SOAK_SECONDS`` set (``make soak``) it dies ten times under 200 readers.
+"""
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from gateway.context.messages import Message
+from gateway.publisher import Publisher
+from gateway.run import Run
+from tests.faults.model import state_of
+from tests.faults.tally import Tally
+from tests.faults.world import LEASE, World, counted, in_a_hurry
+
+SOAK = float(os.environ.get("GATEWAY_SOAK_SECONDS", "0"))
+DEATHS, READERS = (10, 200) if SOAK else (3, 50)
+TOPIC = "busy"
+
+
+class Talker:
+    """One run that goes on and on."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.written: list[str] = []
+        self._silent = asyncio.Event()
+        self._task = asyncio.create_task(self._talk())
+
+    async def _talk(self) -> None:
+        number = 0
+        while not self._silent.is_set():
+            for piece in range(5):
+                await self.run.delta(f"{number}.{piece} ")
+                await asyncio.sleep(0.005)
+            text = f"message {number} 🚀"
+            await self.run.add_message(Message.assistant(text))
+            self.written.append(text)
+            number += 1
+        await self.run.delta("the last one stays open")
+        await self.run.flush()
+
+    async def more(self, messages: int) -> None:
+        """Wait until it has written so many more, all of them acknowledged."""
+        enough = len(self.written) + messages
+        while len(self.written) < enough:
+            assert not self._task.done(), self._task.result()
+            await asyncio.sleep(0.01)
+        await self.run.flush()
+
+    async def silence(self) -> None:
+        """End what it says, in the middle of a message."""
+        self._silent.set()
+        await self._task
+
+
+@pytest.mark.parametrize("kind", ["killed", "rolled back", "emptied"])
+async def test_run_survives_the_death_of_its_store(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tally = Tally()
+    in_a_hurry(monkeypatch)
+    counted(monkeypatch, tally)
+    async with World(tmp_path, seed=0, tally=tally) as world:
+        for reader in range(READERS):
+            world.follow(TOPIC, mirror=reader % 10 > 0, late=reader % 3 == 0)
+        async with asyncio.timeout(60 + DEATHS * READERS / 10):
+            async with (
+                Publisher(broker=world.broker(world.to_store.url), lease=LEASE) as publisher,
+                publisher.run(TOPIC, agent="talker") as run,
+            ):
+                talker = Talker(run)
+                for _ in range(DEATHS):
+                    await talker.more(2)
+                    await die(world, talker, kind)
+                    await talker.more(2)
+                await talker.silence()
+                await world.settled()
+                await world.verify(written=True)
+                _, events = await world.archive.whole(TOPIC)
+            assert run.ended is not None
+    contents = [event["content"] for event in events.values() if event.get("type") == "assistant_message"]
+    assert contents == talker.written
+    assert state_of([*events.values()])["open"][0]["text"] == "the last one stays open"
+    assert kind == "killed" or tally.counts["restore"] >= DEATHS
+    assert tally.counts["epoch change"]
+
+
+async def die(world: World, talker: Talker, kind: str) -> None:
+    """Kill the store, and see that every reader who knew what it has lost is told."""
+    kept = 0
+    if kind == "rolled back":
+        await asyncio.to_thread(world.copy_data)
+        kept = (await world.archive.stored(TOPIC)).position.offset
+        await talker.more(2)
+    before = [(follower, follower.position, follower.snapshots) for follower in world.followers]
+    if kind == "killed":
+        async with world.store_away():
+            await asyncio.sleep(0.1)
+        return
+    await (world.roll_back() if kind == "rolled back" else world.empty())
+    lost = [(reader, snapshots) for reader, position, snapshots in before if position.offset > kept]
+    while not all(reader.snapshots > snapshots for reader, snapshots in lost):
+        assert not any(reader.failure for reader, _ in lost)
+        await asyncio.sleep(0.02)
