@@ -12,13 +12,12 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from multiprocessing import resource_tracker
 from typing import Any
 
 import msgspec
 import uvicorn
-from starlette.types import ASGIApp
 from uvicorn.supervisors import Multiprocess
 
 from gateway.app import app_from_env, create_app
@@ -274,7 +273,7 @@ def serve_workers(settings: Settings, listener: socket.socket, *, started: Calla
     return workers.ended_by
 
 
-def worker_app() -> ASGIApp:
+def worker_app() -> Callable[..., Awaitable[None]]:
     """Make the application of a worker process, which ends with its parent however that ends."""
     settings = Settings.from_env(os.environ)
     patience = settings.drain + 2 * DRAIN_MARGIN

@@ -36,11 +36,15 @@ class Transcript:
         """What the unfinished line belongs to: delta type, message, call index."""
         self._streamed: set[tuple[str, str]] = set()
         """Messages (and kinds of theirs) whose deltas were shown, until they end."""
+        self._calls: dict[str, str] = {}
+        """By id the arguments of the tool calls that were shown, until a run ends."""
+        self._growing: dict[tuple[str, str], str] = {}
+        """By message and index the ids of the calls whose deltas are being shown."""
 
     def show(self, update: Update) -> str:
         """Give the text of an update; it may end in the middle of a line."""
         if update.snapshot:
-            return self.end() + _snapshot(update)
+            return self.end() + self._snapshot(update)
         event = update.data
         kind = str(event.get("type") or "")
         message = str(event.get("message") or "")
@@ -51,6 +55,7 @@ class Transcript:
             name = f"→ {_clean(event['name'])} " if event.get("name") else ""
             index = str(event.get("index"))
             self._streamed.add((message, kind))
+            self._grow((message, index), event)
             return self._delta((kind, message, index), name, _clean(event.get("text")), dim=True)
         text = self._event(kind, message, event)
         return self.end() + text + "\n" if text else self.end() if kind == "assistant_message" else ""
@@ -67,12 +72,21 @@ class Transcript:
         self._open = key
         return start + (click.style(label + text, dim=True) if dim else label + text)
 
+    def _grow(self, place: tuple[str, str], event: Mapping[str, Any]) -> None:
+        if event.get("id"):
+            self._growing[place] = str(event["id"])
+        call = self._growing.get(place)
+        if call is not None:
+            self._calls[call] = self._calls.get(call, "") + str(event.get("text") or "")
+
     def _event(self, kind: str, message: str, event: Mapping[str, Any]) -> str:
         match kind:
             case "agent_start":
                 agent, model = _clean(event.get("agent")), _clean(event.get("model"))
                 return _rule(" ".join(filter(None, ("run", _run(event), agent, f"({model})" if model else ""))))
             case "agent_complete" | "agent_error" | "agent_cancelled" | "agent_lost":
+                self._calls.clear()
+                self._growing.clear()
                 word, end_colour = _ENDS[kind]
                 why = _clean(event.get("error") or event.get("reason"))
                 return _rule(f"run {_run(event)} {word}{f': {why}' if why else ''}", fg=end_colour)
@@ -82,6 +96,8 @@ class Transcript:
                 role = _clean(event.get("role")) or kind.partition("_")[0]
                 return _said(role, _content(event.get("content")))
             case "tool_call":
+                if self._knows(event.get("id"), event):
+                    return ""
                 where = " (at the provider)" if event.get("server") else ""
                 return click.style(f"⚙ {_clean(event.get('name'))}{where} ", fg="cyan") + _short(event.get("arguments"))
             case "tool_result":
@@ -97,8 +113,9 @@ class Transcript:
                 done = f"{fraction:.0%}" if isinstance(fraction, int | float) else ""
                 return click.style(f"… {_clean(event.get('text')) or done}", dim=True)
             case "approval_required":
-                asked = f"? {_clean(event.get('name'))} asks for approval "
-                return click.style(asked, fg="yellow") + _short(event.get("arguments"))
+                known = self._knows(event.get("tool_call_id"), event)
+                asked = f"? {_clean(event.get('name'))} asks for approval"
+                return click.style(asked, fg="yellow") + ("" if known else f" {_short(event.get('arguments'))}")
             case "approval_decided":
                 by = _clean(event.get("by"))
                 return click.style(f"! {_clean(event.get('decision'))}{f' by {by}' if by else ''}", fg="yellow")
@@ -124,26 +141,36 @@ class Transcript:
         content = _content(event.get("content"))
         if content and "agent_delta" not in streamed:
             lines.append(content)
+        self._growing = {place: call for place, call in self._growing.items() if place[0] != message}
+        calls = self._noted(event.get("tool_calls"))
         if "tool_call_delta" not in streamed:
-            calls = event.get("tool_calls")
-            lines += [_call(call) for call in calls if isinstance(call, Mapping)] if isinstance(calls, list) else []
+            lines += map(_call, calls)
         if _metadata(event).get("interrupted"):
             lines.append(click.style("(interrupted)", fg="yellow"))
         return "\n".join(lines)
 
+    def _noted(self, calls: Any) -> list[Mapping[str, Any]]:
+        """Remember calls that are shown; gives those that are some."""
+        found = [call for call in calls if isinstance(call, Mapping)] if isinstance(calls, list) else []
+        self._calls.update({str(call["id"]): _content(call.get("arguments")) for call in found if call.get("id")})
+        return found
 
-def _snapshot(update: Update) -> str:
-    lines = [_rule(f"the state at {update.position}")]
-    try:
-        messages = Mirror.restore(update.data).messages()
-    except SnapshotError as error:
-        return click.style(f"{error}\n", fg="red")
-    for message in messages:
-        if message.get("content"):
-            lines.append(_said(_clean(message.get("role")), _content(message["content"])))
-        lines += [_call(call) for call in message.get("tool_calls") or ()]
-    lines += [entry["text"] for entry in update.data["mirror"].get("open", ()) if entry.get("text")]
-    return "\n".join(lines) + "\n"
+    def _knows(self, id: Any, event: Mapping[str, Any]) -> bool:
+        """Whether this call was shown, and with these arguments: people may have edited them."""
+        return self._calls.get(str(id)) == _content(event.get("arguments"))
+
+    def _snapshot(self, update: Update) -> str:
+        lines = [_rule(f"the state at {update.position}")]
+        try:
+            messages = Mirror.restore(update.data).messages()
+        except SnapshotError as error:
+            return click.style(f"{error}\n", fg="red")
+        for message in messages:
+            if message.get("content"):
+                lines.append(_said(_clean(message.get("role")), _content(message["content"])))
+            lines += map(_call, self._noted(message.get("tool_calls")))
+        lines += [entry["text"] for entry in update.data["mirror"].get("open", ()) if entry.get("text")]
+        return "\n".join(lines) + "\n"
 
 
 def _said(role: str, content: str) -> str:

@@ -49,7 +49,38 @@ def test_thinking_text_and_calls_get_lines_of_their_own() -> None:
         {"type": "tool_call", "id": "c", "name": "add", "arguments": '{"a":1}'},
         {"type": "tool_result", "tool_call_id": "c", "name": "add", "content": "1"},
     )
-    assert shown(*events) == 'Hm\nLet me see\n→ add {"a":1}\n⚙ add {"a":1}\n= add 1\n'
+    assert shown(*events) == 'Hm\nLet me see\n→ add {"a":1}\n= add 1\n'
+
+
+MESSAGE = {
+    "type": "assistant_message",
+    "message": "m",
+    "content": None,
+    "tool_calls": [{"id": "c", "name": "rm", "arguments": '{"a":1}'}],
+}
+ASKED = {"type": "approval_required", "tool_call_id": "c", "name": "rm", "arguments": '{"a":1}'}
+CALLED = {"type": "tool_call", "id": "c", "name": "rm", "arguments": '{"a":1}'}
+
+
+def test_call_is_shown_once_where_it_appears_first() -> None:
+    assert shown(MESSAGE, ASKED, CALLED) == '→ rm {"a":1}\n? rm asks for approval\n'
+    pieces = [
+        {"type": "tool_call_delta", "message": "m", "index": 0, "id": "c", "name": "rm", "text": '{"a"'},
+        {"type": "tool_call_delta", "message": "m", "index": 1, "id": "d", "name": "ls", "text": "{}"},
+        {"type": "tool_call_delta", "message": "m", "index": 0, "text": ":1}"},
+    ]
+    assert shown(*pieces, MESSAGE, ASKED, CALLED).count("rm") == 2
+
+
+def test_call_with_other_arguments_is_shown_again() -> None:
+    edited = {**CALLED, "arguments": '{"a":2}'}
+    assert shown(MESSAGE, ASKED, edited) == '→ rm {"a":1}\n? rm asks for approval\n⚙ rm {"a":2}\n'
+
+
+def test_call_of_another_run_is_another_one() -> None:
+    end = {"type": "agent_complete", "run": "r"}
+    assert shown(MESSAGE, CALLED, end, MESSAGE, CALLED).count('→ rm {"a":1}') == 2
+    assert shown(MESSAGE, end, CALLED).count('rm {"a":1}') == 2
 
 
 def test_run_begins_and_ends_with_a_rule() -> None:
@@ -70,6 +101,7 @@ def test_run_begins_and_ends_with_a_rule() -> None:
         ({"type": "log", "level": "warning", "message": "hot"}, "[warning] hot\n"),
         ({"type": "progress", "fraction": 0.5}, "… 50%\n"),
         ({"type": "approval_required", "name": "rm", "arguments": "{}"}, "? rm asks for approval {}\n"),
+        ({"type": "tool_call", "id": "c", "name": "rm", "arguments": "{}"}, "⚙ rm {}\n"),
         ({"type": "approval_decided", "decision": "reject", "by": "ann"}, "! reject by ann\n"),
         ({"type": "message_queued", "content": "later"}, "(waiting) later\n"),
         ({"type": "cancel_requested"}, "stop requested\n"),
