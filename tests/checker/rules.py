@@ -74,7 +74,8 @@ RULES = (
     ),
     Rule(
         name="who takes a topic has read it to the last end",
-        text="if s.run == '' and offset < tonumber(call('HGET', state, 'free') or 0) then return restore(s, writer) end",
+        text="if s.run == '' and offset < tonumber(call('HGET', state, 'free') or 0)",
+        instead="if false",
     ),
     Rule(
         name="a run that has ended stays so",

@@ -16,7 +16,7 @@ from tests.checker.play import play
 from tests.checker.rules import RULES, Rule, without
 from tests.checker.truth import Violation
 
-WORLDS = int(os.environ.get("GATEWAY_CHECKER_WORLDS", "120"))
+WORLDS = int(os.environ.get("GATEWAY_CHECKER_WORLDS", "100"))
 """Of each kind."""
 SEED = os.environ.get("GATEWAY_CHECKER_SEED", "")
 ENOUGH = 400

@@ -485,6 +485,20 @@ class World:
             raise Violation(f"who stood at {call.position} goes on in {state}")
         if goes_on and not answer.complete:
             raise Violation(f"who stood at {call.position} may not go on in {state}")
+        if state.epoch:
+            self._all_there(answer, state, truth, after=call.position.offset if answer.complete else answer.floor)
+
+    def _all_there(self, answer: History, state: State, truth: Truth, *, after: int) -> None:
+        """Law 1, and 7: a reader gets all that was stored, but for deltas of ended messages."""
+        path = truth.path(state.epoch, state.top)
+        ended = {fact.message for fact in path.values() if fact.kind == "e"}
+        given = {stored.offset: stored.data for stored in answer.events}
+        for offset in range(after + 1, answer.upto + 1):
+            fact = path[offset]
+            if given.pop(offset, None) != fact.data and not (fact.kind == "d" and fact.message in ended):
+                raise Violation(f"a reader of {after + 1} to {answer.upto} is not given {offset}: {fact.data!r}")
+        if given:
+            raise Violation(f"a reader of {after + 1} to {answer.upto} is given {given}")
 
     # Faults
 
@@ -589,10 +603,10 @@ class World:
                 if not actor.dead and actor.idle:
                     actor.finish()
             await self._settle()
-            if self._can_go():
-                await self._let_go()
-            elif self._deliverable():
+            if self._deliverable():
                 await self._deliver()
+            elif self._can_go():
+                await self._let_go()
             elif self._at_rest():
                 # A server that nobody has asked since it started opens its epochs only now.
                 await self._touch()
