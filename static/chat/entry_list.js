@@ -71,12 +71,12 @@ export class EntryList {
      * @param {unknown} id
      */
     const count = (run, id) => this.#calls.set(`${run} ${id}`, (this.#calls.get(`${run} ${id}`) ?? 0) + 1);
-    for (const { type, run, data, time } of events) {
+    for (const { type, run, data, time, blobs } of events) {
       if (type === 'tool_result') {
         const key = `${run} ${data.tool_call_id}`;
         const results = this.#results.get(key);
-        if (results === undefined) this.#results.set(key, [{ data, time }]);
-        else results.push({ data, time });
+        if (results === undefined) this.#results.set(key, [{ data, time, blobs }]);
+        else results.push({ data, time, blobs });
       } else if (type === 'tool_call') {
         const key = `${run} ${data.id}`;
         this.#executing.set(key, data);
@@ -238,6 +238,7 @@ export class EntryList {
       open,
       args: open === null ? asText(executing?.arguments ?? call.arguments) : null,
       result: result?.data ?? null,
+      large: result?.blobs?.['/content'] ?? null,
       ms: typeof metadata.duration_ms === 'number' ? metadata.duration_ms : measured,
       started,
       server: call.server === true || executing?.server === true,

@@ -2,7 +2,7 @@ import { Backoff } from './backoff.js';
 import { Commands } from './commands.js';
 import { Connection } from './connection.js';
 import { Emitter } from './emitter.js';
-import { ErrorCode, NotConnectedError, TokenError } from './errors.js';
+import { CommandError, ErrorCode, NotConnectedError, TokenError } from './errors.js';
 import { list, object, text } from './fields.js';
 import { BrowserPage } from './page.js';
 import { readPublication } from './publication.js';
@@ -20,6 +20,7 @@ const OFFLINE_PROBE_MS = 2_000;
 /** A client's end of a gateway: one connection that comes back by itself, and the topics on it. */
 export class Gateway {
   #url;
+  #fetch;
   #token;
   /** @type {import('./host.js').Environment} */
   #environment;
@@ -58,12 +59,14 @@ export class Gateway {
     now = Date.now,
     setTimeout = (run, ms) => globalThis.setTimeout(run, ms),
     clearTimeout = (timer) => globalThis.clearTimeout(timer),
+    fetch = (address) => globalThis.fetch(address),
     page = new BrowserPage(),
   } = {}) {
     if (typeof WebSocket !== 'function') throw new TypeError('this platform has no WebSocket; give one to the gateway');
     const resolved = new URL(url, globalThis.location?.href);
     resolved.protocol = resolved.protocol.replace(/^http/, 'ws');
     this.#url = resolved.href;
+    this.#fetch = fetch;
     this.#token = token;
     this.#environment = { WebSocket, random, now, setTimeout, clearTimeout };
     this.#page = page;
@@ -229,6 +232,27 @@ export class Gateway {
     );
     const publications = (list(reply.publications) ?? []).map(readPublication);
     return { publications, epoch: reply.epoch, offset: reply.offset };
+  }
+
+  /**
+   * Load a large text, of which a log entry has only the beginning (PROTOCOL.md 4.6).
+   * @param {string} topic
+   * @param {string} hash as the entry's `blobs` say
+   * @returns {Promise<string>}
+   * @throws {import('./errors.js').GatewayError}
+   */
+  async blob(topic, hash) {
+    const base = this.#url.replace(/^ws/, 'http');
+    const address = new URL(`../topics/${encodeURIComponent(topic)}/blobs/${encodeURIComponent(hash)}`, base);
+    let answer;
+    try {
+      answer = await this.#fetch(address.href);
+      if (answer.ok) return await answer.text();
+    } catch (cause) {
+      throw new NotConnectedError('the gateway could not be reached', { temporary: true, cause });
+    }
+    const code = answer.status === 404 ? ErrorCode.NOT_AVAILABLE : ErrorCode.INTERNAL;
+    throw new CommandError(code, `the text could not be loaded: ${answer.status}`, { temporary: answer.status >= 500 });
   }
 
   /** @returns {Promise<{ topic: string, at: number }[]>} newest first */

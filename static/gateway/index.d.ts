@@ -240,6 +240,7 @@ export interface GatewayOptions {
   now?: () => number;
   setTimeout?: (run: () => void, ms: number) => any;
   clearTimeout?: (timer: any) => void;
+  fetch?: (address: string) => Promise<Response>;
   page?: Page;
 }
 
@@ -316,6 +317,11 @@ export class Gateway {
     topic: string,
     page?: { since?: { epoch: string; offset: number }; limit?: number; reverse?: boolean },
   ): Promise<{ publications: Publication[]; epoch: string; offset: number }>;
+  /**
+   * Load a large text, of which a log entry has only the beginning; `hash` as the entry's `blobs` say.
+   * @throws {GatewayError}
+   */
+  blob(topic: string, hash: string): Promise<string>;
   /** Newest first. */
   topics(): Promise<{ topic: string; at: number }[]>;
   /**

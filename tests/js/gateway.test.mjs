@@ -582,3 +582,20 @@ test('without a WebSocket there is no gateway', () => {
   const { options } = new FakeGateway();
   assert.throws(() => new Gateway({ ...options, WebSocket: null }), TypeError);
 });
+
+test('blob loads a text beside the websocket', async () => {
+  const asked = [];
+  const answers = [new Response('the whole 🚀'), new Response('{}', { status: 404 }), new Response('{}', { status: 503 })];
+  const fetch = async (address) => {
+    asked.push(address);
+    const answer = answers.shift();
+    if (answer === undefined) throw new TypeError('no network');
+    return answer;
+  };
+  const { gateway } = make({ url: 'wss://example.org/agents/connection/websocket', fetch });
+  assert.equal(await gateway.blob('chat:1/a', 'abc'), 'the whole 🚀');
+  await assert.rejects(gateway.blob('chat:1/a', 'abc'), { name: 'CommandError', code: 108, temporary: false });
+  await assert.rejects(gateway.blob('chat:1/a', 'abc'), { name: 'CommandError', code: 100, temporary: true });
+  await assert.rejects(gateway.blob('chat:1/a', 'abc'), { name: 'NotConnectedError', temporary: true });
+  assert.deepEqual(new Set(asked), new Set(['https://example.org/agents/topics/chat%3A1%2Fa/blobs/abc']));
+});

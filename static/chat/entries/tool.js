@@ -1,4 +1,4 @@
-import { asText, readContent } from '../content.js';
+import { asText, readContent, record } from '../content.js';
 import { button, copyButton, el, glyph, icon, setChildren, setText, svg } from '../dom.js';
 import { fields, oneLine } from '../json_text.js';
 import { clockTime, duration, elapsed } from '../time.js';
@@ -48,6 +48,8 @@ export class ToolView extends EntryView {
   #timer;
   /** The whole of a large result is shown. */
   #all = false;
+  /** The result that the store keeps apart. @type {'away'|'coming'|'failed'|{text: string}} */
+  #whole = 'away';
   /** @type {(() => void)|null} */
   #untick = null;
   /** Where the running time or the countdown stands. @type {HTMLElement} */
@@ -239,6 +241,8 @@ export class ToolView extends EntryView {
     const content = readContent(result.content);
     const whole = content.text === '' && content.attachments.length === 0 ? asText(result.content) : [content.text, ...content.attachments.map((name) => `[${name}]`)].filter(Boolean).join('\n');
     const cap = failed ? 'Error' : 'Result';
+    const { hash, bytes } = record(this.entry.large);
+    if (typeof hash === 'string' && typeof bytes === 'number') return this.#largeResult(cap, whole, hash, bytes);
     if (whole === '') return el('div', { class: 'card-part' }, el('p', { class: 'quiet' }, `${cap}: empty`));
     if (whole.length <= WHOLE || this.#all) return part(cap, whole);
     const kilobytes = Math.round(whole.length / 1024);
@@ -262,12 +266,44 @@ export class ToolView extends EntryView {
     return shown;
   }
 
+  /**
+   * @param {string} cap
+   * @param {string} beginning
+   * @param {string} hash
+   * @param {number} bytes
+   */
+  #largeResult(cap, beginning, hash, bytes) {
+    const state = this.#whole;
+    if (typeof state !== 'string') return part(cap, state.text);
+    const label = `Load all ${size(bytes)}`;
+    const load = async () => {
+      this.page.hold(this.element);
+      this.#whole = 'coming';
+      this.render();
+      try {
+        this.#whole = { text: await this.page.gateway.blob(this.page.topic, hash) };
+      } catch {
+        this.#whole = 'failed';
+      }
+      if (this.element.isConnected) this.render();
+    };
+    const shown = part(`${cap}, the beginning of ${size(bytes)}`, beginning);
+    const word = state === 'coming' ? 'Loading' : state === 'failed' ? 'It could not be loaded.' : '';
+    shown.append(el('div', { class: 'card-foot' }, ...(state === 'coming' ? [] : [button({ label, text: label, style: 'small', press: () => void load() })]), el('span', { class: 'quiet', role: 'status' }, word)));
+    return shown;
+  }
+
   /** @param {boolean} open */
   #toggle(open) {
     this.page.hold(this.element);
     this.#chosen = open;
     this.render();
   }
+}
+
+/** @param {number} bytes */
+function size(bytes) {
+  return bytes < 1e6 ? `${Math.round(bytes / 1e3)} kB` : `${(bytes / 1e6).toFixed(1)} MB`;
 }
 
 /** @param {string} word */
