@@ -12,6 +12,16 @@ export function topicOf(search) {
   return topic !== null && TOPIC.test(topic) ? topic : null;
 }
 
+/**
+ * What stands where a topic should and names none.
+ * @param {string} search - the query with its question mark
+ * @returns {string|null} null where a topic is named, or nothing stands there
+ */
+export function wrongTopicOf(search) {
+  const topic = new URLSearchParams(search).get('topic');
+  return topic === null || TOPIC.test(topic) ? null : topic;
+}
+
 /** @param {string} topic */
 export function addressOf(topic) {
   // These are legal in a query and readable; encoding them helps nobody.

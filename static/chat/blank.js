@@ -1,4 +1,5 @@
 import { button, copyButton, el, icon, svg } from './dom.js';
+import { number } from './time.js';
 
 /** What stands in place of the conversation where there is none. */
 
@@ -85,5 +86,23 @@ export function denied(topic, error) {
     el('h2', {}, 'You cannot read this chat'),
     el('p', {}, 'Your access does not include ', el('code', { class: 'mono' }, topic), error === null ? '.' : `: ${error.message}.`),
     button({ label: 'Try again', text: 'Try again', style: 'small', press: () => location.reload() }),
+  );
+}
+
+/**
+ * The address names no topic.
+ * @param {string} name - what it has instead
+ */
+export function wrongTopic(name) {
+  const shown = name.length > 60 ? `${name.slice(0, 60)}…` : name;
+  const says = name === '' ? 'The address has an empty topic.' : ['The address asks for ', el('code', { class: 'mono' }, shown), name.length > 200 ? `, which has ${number(name.length)} characters.` : '.'];
+  return el(
+    'div',
+    { class: 'empty' },
+    icon('alert', 'i-l quiet'),
+    el('h2', {}, 'That is no name of a chat'),
+    el('p', {}, ...says),
+    el('p', {}, 'A name has 1 to 200 of the characters ', el('code', { class: 'mono' }, 'A–Z a–z 0–9 _ . : @ / -'), ' and no spaces.'),
+    el('a', { class: 'btn small', href: './' }, 'New chat'),
   );
 }

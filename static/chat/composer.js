@@ -1,8 +1,7 @@
+import { excess } from './content.js';
 import { button, el, setChildren, setText } from './dom.js';
 import { notice } from './entries/lines.js';
-
-/** The gateway takes no longer message, in bytes of UTF-8. */
-const MAX_BYTES = 64 * 1024;
+import { number } from './time.js';
 
 /** The box where a person writes, and what could not be sent. */
 export class Composer {
@@ -16,6 +15,9 @@ export class Composer {
   #editing = null;
   /** What stood in the box before. */
   #draft = '';
+  #tooLong = false;
+  /** The words that stand over what cannot be sent, as they are drawn. */
+  #unsent = '';
   #state = { agent: /** @type {string|null} */ (null), running: false, stopping: false, connection: 'connecting', allowed: true };
 
   /**
@@ -65,14 +67,26 @@ export class Composer {
     const placeholder = stopping ? 'You can already write the next message' : running ? 'Queue a message for the next step' : `Message ${agent ?? 'the agent'}`;
     if (this.#box.placeholder !== placeholder) this.#box.placeholder = placeholder;
     setText(this.#options.parts.hint, this.#label.toLowerCase());
-    this.#sendable = allowed && connection !== 'offline' && connection !== 'denied';
+    this.#sendable = allowed && connection !== 'denied';
     if (!allowed) this.#options.parts.frame.setAttribute('aria-disabled', 'true');
     else this.#options.parts.frame.removeAttribute('aria-disabled');
-    const note = editing ? 'Changing a waiting message' : !allowed ? 'You can read this chat. Ask its owner to write.' : connection === 'offline' ? 'Offline, draft kept' : connection === 'denied' ? 'Access ended, draft kept' : '';
-    setText(this.#options.parts.note, note);
-    this.#options.parts.note.hidden = note === '';
     this.#options.parts.keep.hidden = !editing;
     this.#typed();
+  }
+
+  #drawNote() {
+    const { connection, allowed } = this.#state;
+    const over = excess(this.#box.value.trim());
+    const long = over > 0 ? `Too long by ${number(over)} byte${over === 1 ? '' : 's'}: a message may have 64 KiB.` : '';
+    const state = !allowed ? 'You can read this chat. Ask its owner to write.' : connection === 'denied' ? 'Access ended, draft kept' : '';
+    const note = state || long || (this.#editing !== null ? 'Changing a waiting message' : connection === 'offline' ? 'Offline, messages wait' : '');
+    setText(this.#options.parts.note, note);
+    this.#options.parts.note.hidden = note === '';
+    if (long !== '') this.#box.setAttribute('aria-invalid', 'true');
+    else this.#box.removeAttribute('aria-invalid');
+    // It is said when it begins, not for each letter.
+    if (long !== '' && !this.#tooLong) this.#options.alert(long);
+    this.#tooLong = long !== '';
   }
 
   /**
@@ -106,20 +120,39 @@ export class Composer {
   }
 
   /**
+   * Puts a text back into the box, before what stands there.
+   * @param {string} text
+   */
+  restore(text) {
+    this.#leave();
+    this.#box.value = [text, this.#box.value].filter((part) => part.trim() !== '').join('\n\n');
+    this.#typed();
+    this.#box.focus();
+  }
+
+  /**
    * @param {Chat.Outgoing[]} failed
    * @param {{again: (id: string) => void, discard: (id: string) => void}} acts
    */
   showUnsent(failed, { again, discard }) {
-    const notices = failed.map(({ id, text, reason }) => {
+    const words = JSON.stringify(failed.map(({ id, reason }) => [id, reason]));
+    if (words === this.#unsent) return;
+    this.#unsent = words;
+    const notices = failed.map(({ id, text, reason, final }) => {
+      const edit = () => {
+        discard(id);
+        this.restore(text);
+      };
       const made = notice(
         'bad',
         'alert',
         'Not sent.',
-        `${reason} Sending again cannot double it.`,
-        button({ label: 'Send again', text: 'Send again', style: 'small', press: () => again(id) }),
+        final ? reason : `${reason} Sending again cannot double it.`,
+        // Another text would be another message: only of what was refused it is known that it cannot double.
+        final ? button({ label: 'Edit', text: 'Edit', style: 'small', press: edit }) : button({ label: 'Send again', text: 'Send again', style: 'small', press: () => again(id) }),
         button({ label: 'Discard', text: 'Discard', style: 'small bare', press: () => discard(id) }),
       );
-      made.querySelector('p')?.append(el('span', { class: 'unsent cut' }, text));
+      made.querySelector('p')?.append(el('span', { class: 'unsent cut' }, text.slice(0, 200)));
       return made;
     });
     setChildren(this.#options.parts.notices, notices);
@@ -147,7 +180,11 @@ export class Composer {
 
   #send() {
     const text = this.#box.value.trim();
-    if (text === '' || !this.#sendable || this.#tooLong()) return;
+    if (text === '' || !this.#sendable) return;
+    if (this.#tooLong) {
+      this.#options.alert(`Not sent. ${this.#options.parts.note.textContent}`);
+      return;
+    }
     const editing = this.#editing;
     if (editing === null) this.#box.value = '';
     else this.#leave();
@@ -157,16 +194,13 @@ export class Composer {
     this.#box.focus();
   }
 
-  #tooLong() {
-    return this.#box.value.length > MAX_BYTES / 4 && new TextEncoder().encode(this.#box.value).length > MAX_BYTES;
-  }
-
   #typed() {
     const { value } = this.#box;
-    const long = this.#tooLong();
-    this.#options.parts.send.toggleAttribute('disabled', value.trim() === '' || !this.#sendable || long);
-    this.#options.parts.send.setAttribute('aria-label', `${this.#label || 'Send'} message`);
-    this.#options.parts.send.title = long ? 'Longer than 64 kB' : `${this.#label || 'Send'} message`;
+    this.#drawNote();
+    this.#options.parts.send.toggleAttribute('disabled', value.trim() === '' || !this.#sendable || this.#tooLong);
+    const label = `${this.#label || 'Send'} message`;
+    this.#options.parts.send.setAttribute('aria-label', label);
+    this.#options.parts.send.title = this.#tooLong ? (this.#options.parts.note.textContent ?? '') : label;
     if (this.#editing !== null) return;
     try {
       if (value === '') this.#options.storage.removeItem(this.#draftKey);

@@ -1,5 +1,21 @@
 /** The content of a message as text. Pure. */
 
+/** The gateway takes no longer message, in bytes of its JSON without the quotes. */
+const MAX_BYTES = 64 * 1024;
+
+const encoder = new TextEncoder();
+
+/**
+ * By how much a text is too long for a message.
+ * @param {string} text
+ * @returns {number} bytes; 0 where it is not
+ */
+export function excess(text) {
+  // A character of JSON takes 6 bytes at most, so most texts need not be encoded.
+  if (text.length * 6 <= MAX_BYTES) return 0;
+  return Math.max(0, encoder.encode(JSON.stringify(text)).length - 2 - MAX_BYTES);
+}
+
 /**
  * @param {unknown} value
  * @returns {Record<string, any>}

@@ -1,9 +1,9 @@
 /** The chat page: puts the parts together. */
 
 import { Gateway } from '../gateway/index.js';
-import { addressOf, fragmentOf, freshTopic, messageOf, topicOf } from './address.js';
+import { addressOf, fragmentOf, freshTopic, messageOf, topicOf, wrongTopicOf } from './address.js';
 import { Announcer } from './announcer.js';
-import { denied, firstRun, loading } from './blank.js';
+import { denied, firstRun, loading, wrongTopic } from './blank.js';
 import { Composer } from './composer.js';
 import { Conversation } from './conversation.js';
 import { Decisions } from './decisions.js';
@@ -21,6 +21,7 @@ import { Own } from './own.js';
 import { Painter } from './painter.js';
 import { Panel } from './panel.js';
 import { Queue } from './queue.js';
+import { retryWhenUsed } from './retry.js';
 import { headRun, isLive, stateOf } from './run_state.js';
 import { Scroller } from './scroll.js';
 import { connectionNotice, isStale, socketStatus, topicStatus } from './status.js';
@@ -42,7 +43,9 @@ const MANY = 50;
 const MARKED_MS = 2000;
 
 const topic = topicOf(location.search) ?? freshTopic(crypto.getRandomValues(new Uint8Array(8)));
-if (topicOf(location.search) !== topic) history.replaceState(null, '', addressOf(topic) + location.hash);
+/** What the address has in place of a topic. Nothing is written then, and the address stays to be corrected. */
+const wrong = wrongTopicOf(location.search);
+if (wrong === null && topicOf(location.search) !== topic) history.replaceState(null, '', addressOf(topic) + location.hash);
 
 const gateway = new Gateway({ url: new URL('connection/websocket', document.baseURI).href });
 const subscription = gateway.subscribe(topic, { joins: true });
@@ -75,7 +78,7 @@ function facts() {
   return { gateway: gateway.state, retryAt: gateway.retryAt, refusal: gateway.refusal, topic: subscription.state, behind: subscription.behind, loading: subscription.loading, since, current, now: Date.now() };
 }
 
-const title = () => titleOf(mirror) ?? memory.title(topic) ?? topic;
+const title = () => wrong !== null ? 'No such chat' : titleOf(mirror) ?? memory.title(topic) ?? topic;
 const may = (/** @type {string} */ verb) => (subscription.grants ?? gateway.grants)?.includes(verb) ?? true;
 
 const stops = new Stops({
@@ -100,6 +103,8 @@ const outbox = new Outbox({
     own.add(answer.message);
     return answer;
   },
+  connected: () => gateway.state === 'connected',
+  mirror: () => mirror,
   changed: () => {
     conversation.outgoingChanged();
     painter.mark(conversation);
@@ -113,7 +118,7 @@ const conversation = new Conversation({
   mirror: () => mirror,
   following: () => scroller.following,
   pending: () =>
-    outbox.messages.filter(({ state }) => state !== 'failed').map(({ id, text, at }) => ({ key: `o:${id}`, kind: 'user', run: null, at, message: null, name: null, text, attachments: '', pending: true })),
+    outbox.messages.filter(({ state }) => state !== 'failed').map(({ id, text, at, state }) => ({ key: `o:${id}`, kind: 'user', run: null, at, message: null, name: null, text, attachments: '', pending: state === 'waiting' ? 'waits for the connection' : 'sending…' })),
   page: {
     clock,
     ticker,
@@ -158,6 +163,7 @@ const composer = new Composer({
   },
   save: (message, text) => queue.change(message, text),
   last: () => queue.last,
+  alert: (words) => announcer.alert(words),
 });
 
 const queue = new Queue({
@@ -266,13 +272,14 @@ function drawBlank() {
   const { state } = subscription;
   const nothing = mirror.offset === 0 && mirror.context.events.length === 0 && outbox.messages.length === 0;
   let name = '';
-  if (state === 'denied') name = 'denied';
+  if (wrong !== null) name = 'wrong';
+  else if (state === 'denied') name = 'denied';
   else if (nothing && state === 'live') name = 'first';
   else if (nothing && (state === 'subscribing' || state === 'loading') && Date.now() - since > 400) name = 'loading';
   else if (nothing && (blank === 'first' || blank === 'loading')) name = blank;
   if (name === blank) return;
   blank = name;
-  const made = { denied: () => denied(topic, subscription.error), first: () => firstRun(topic, (text) => composer.say(text)), loading }[name];
+  const made = { denied: () => denied(topic, subscription.error), first: () => firstRun(topic, (text) => composer.say(text)), loading, wrong: () => wrongTopic(wrong ?? '') }[name];
   setChildren($('blank'), made === undefined ? [] : [made()]);
 }
 
@@ -338,7 +345,7 @@ function changed({ events, reset }) {
   }
   before = { epoch: mirror.epoch, offset: mirror.offset };
   if (subscription.state === 'live') current = Date.now();
-  outbox.settle(mirror);
+  outbox.settle();
   painter.mark(conversation);
   if (thread.changed || events.some(({ data }) => data?.type === 'usage')) around();
   narrator.asks(mirror);
@@ -367,6 +374,7 @@ gateway.on('state', (state) => {
   if (state !== known) {
     known = state;
     since = Date.now();
+    outbox.connection(state === 'connected');
     if (state === 'connected') void list.refresh();
   }
   connectionChanged();
@@ -379,6 +387,7 @@ ticker.add(() => {
   if (mirror.offset > 0) memory.look(topic, titleOf(mirror), Date.now());
 });
 window.addEventListener('hashchange', follow);
+retryWhenUsed({ gateway, page: document, now: () => Date.now() });
 
 const drawers = new Drawers(
   $('app'),
@@ -434,6 +443,8 @@ listenToKeys({
   ]),
 });
 
+$('dock').hidden = wrong !== null;
+$('copy-link').hidden = wrong !== null;
 around();
 painter.mark(list);
 connectionChanged();

@@ -1,8 +1,10 @@
 /**
  * A person's messages between the Enter key and the event that shows them. Nothing written is lost: what is not
- * confirmed is stored, and comes back after a reload as not sent. Sending again uses the same id, so it cannot double.
+ * confirmed is stored, and comes back after a reload as not sent. Sending again uses the same id, so it cannot double;
+ * what a lost connection left without an answer is sent again by itself.
  */
 
+import { GatewayError, LocalCode } from '../gateway/index.js';
 import { sentence } from './content.js';
 
 /** Without an answer for so long a message counts as not sent, in ms. */
@@ -30,7 +32,7 @@ export class Outbox {
    * @param {number} at
    */
   add(text, id, at) {
-    this.messages.push({ id, text, at, state: 'sending', reason: '', position: null, attempts: 0 });
+    this.messages.push({ id, text, at, state: 'sending', reason: '', final: false, position: null, attempts: 0 });
     this.#dispatch(id);
   }
 
@@ -42,20 +44,37 @@ export class Outbox {
     this.#dispatch(id);
   }
 
+  /**
+   * The connection went or came.
+   * @param {boolean} connected
+   */
+  connection(connected) {
+    for (const message of [...this.messages]) {
+      if (connected && message.state === 'waiting') {
+        message.state = 'sending';
+        this.#dispatch(message.id);
+      } else if (!connected && message.state === 'sending') {
+        // Its time without an answer does not count as long as there is nobody to answer.
+        message.attempts += 1;
+        message.state = 'waiting';
+        this.#store();
+      }
+    }
+  }
+
   /** @param {string} id */
   discard(id) {
     this.messages = this.messages.filter((message) => message.id !== id);
     this.#store();
   }
 
-  /**
-   * Drops what the mirror now shows by itself.
-   * @param {{epoch: string, offset: number}} mirror
-   */
-  settle({ epoch, offset }) {
+  /** Drops what the mirror now shows by itself. */
+  settle() {
+    const { epoch, offset } = this.#options.mirror();
     const left = this.messages.filter(({ state, position }) => {
       if (state !== 'sent' || position === null) return true;
-      return position.epoch === epoch && position.offset > offset;
+      // A mirror that has seen nothing is before the topic's first event.
+      return epoch === '' || (position.epoch === epoch && position.offset > offset);
     });
     if (left.length === this.messages.length) return;
     this.messages = left;
@@ -67,16 +86,17 @@ export class Outbox {
     const outgoing = this.#find(id);
     if (outgoing === undefined) return;
     outgoing.attempts += 1;
-    const attempt = outgoing.attempts;
+    if (!this.#options.connected()) outgoing.state = 'waiting';
     this.#store();
-    const failed = (/** @type {string} */ reason) => {
+    if (outgoing.state === 'waiting') return;
+    const attempt = outgoing.attempts;
+    const failed = (/** @type {string} */ reason, /** @type {boolean} */ final) => {
       const message = this.#find(id);
       if (message === undefined || message.state !== 'sending' || message.attempts !== attempt) return;
-      message.state = 'failed';
-      message.reason = reason;
+      Object.assign(message, { state: 'failed', reason, final });
       this.#store();
     };
-    this.#options.later(() => failed('No answer for 10 s.'), ANSWER_MS);
+    this.#options.later(() => failed('No answer for 10 s.', false), ANSWER_MS);
     this.#options.send(outgoing.text, id).then(
       ({ offset, epoch }) => {
         const message = this.#find(id);
@@ -86,8 +106,10 @@ export class Outbox {
         // Without a position there is nothing to wait for.
         if (message.position === null) this.discard(id);
         else this.#store();
+        // Its event may have come before the answer.
+        this.settle();
       },
-      (error) => failed(sentence(error)),
+      (error) => failed(sentence(error), isFinal(error)),
     );
   }
 
@@ -111,10 +133,19 @@ export class Outbox {
     try {
       for (const { id, text, at } of JSON.parse(this.#options.storage.getItem(this.#key) ?? '[]')) {
         const reason = 'The page was closed before an answer came.';
-        this.messages.push({ id: String(id), text: String(text), at: Number(at), state: 'failed', reason, position: null, attempts: 0 });
+        this.messages.push({ id: String(id), text: String(text), at: Number(at), state: 'failed', reason, final: false, position: null, attempts: 0 });
       }
     } catch {
       // What is stored is not ours to read.
     }
   }
+}
+
+/**
+ * Whether the same message would be refused again.
+ * @param {unknown} error
+ */
+function isFinal(error) {
+  // Without a connection nobody has refused the message itself.
+  return error instanceof GatewayError && !error.temporary && error.code !== LocalCode.NOT_CONNECTED;
 }

@@ -8,6 +8,8 @@ declare namespace Chat {
     submit: (text: string) => void;
     /** The changed text of a waiting message. */
     save: (message: string, text: string) => void;
+    /** Said at once to those who listen. */
+    alert: (words: string) => void;
     /** The waiting message that can be changed. */
     last: () => {id: string, text: string}|null;
   }
@@ -215,10 +217,12 @@ declare namespace Chat {
     text: string;
     /** When it was written, Unix time in ms. */
     at: number;
-    /** Sent: answered, its event has not come yet. */
-    state: 'sending'|'sent'|'failed';
+    /** Waiting: for the connection; sent: answered, its event has not come yet. */
+    state: 'sending'|'waiting'|'sent'|'failed';
     /** Why it failed. */
     reason: string;
+    /** The same message would be refused again. */
+    final: boolean;
     /** Of its event. */
     position: {epoch: string, offset: number}|null;
     attempts: number;
@@ -226,6 +230,10 @@ declare namespace Chat {
   interface OutboxOptions {
     topic: string;
     send: (text: string, id: string) => Promise<{message: string, offset?: number, epoch?: string}>;
+    /** Whether there is somebody to send to. */
+    connected: () => boolean;
+    /** Where the topic's mirror stands. */
+    mirror: () => {epoch: string, offset: number};
     /** The list is another. */
     changed: () => void;
     storage: Pick<Storage, 'getItem'|'setItem'|'removeItem'>;

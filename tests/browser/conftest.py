@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator
 import pytest
 from playwright.async_api import Browser, Page, async_playwright
 
+from tests.e2e.processes import Gateway, running_gateway
+
 # Chromium asks the world for updates and lists at every start; a test machine may have no way there.
 QUIET = (
     "--headless",
@@ -37,3 +39,9 @@ async def page(browser: Browser) -> AsyncIterator[Page]:
     page.on("pageerror", lambda error: errors.append(str(error)))
     yield page
     assert errors == []
+
+
+@pytest.fixture
+async def gateway() -> AsyncIterator[Gateway]:
+    async with running_gateway() as gateway:
+        yield gateway

@@ -1,8 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
+import { excess } from '../../static/chat/content.js';
 import { ANSWER_MS, Outbox } from '../../static/chat/outbox.js';
 import { Own } from '../../static/chat/own.js';
+import { retryWhenUsed } from '../../static/chat/retry.js';
+import { CommandError, NotConnectedError, TooLargeError } from '../../static/gateway/index.js';
 
 function setup(stored = new Map()) {
   const calls = [];
@@ -13,16 +16,19 @@ function setup(stored = new Map()) {
     removeItem: (key) => void stored.delete(key),
   };
   let changes = 0;
+  const world = { connected: true, mirror: { epoch: 'e', offset: 1 } };
   const outbox = new Outbox({
     topic: 't',
     storage,
     send: (text, id) => new Promise((resolve, reject) => calls.push({ text, id, resolve, reject })),
+    connected: () => world.connected,
+    mirror: () => world.mirror,
     later: (act, ms) => timers.push({ act, ms }),
     changed: () => {
       changes += 1;
     },
   });
-  return { outbox, calls, timers, stored, storage, changes: () => changes };
+  return { outbox, calls, timers, stored, storage, world, changes: () => changes };
 }
 
 const settled = () => new Promise((resolve) => setImmediate(resolve));
@@ -35,9 +41,11 @@ test('a message is on its way until its event is in the mirror', async () => {
   page.calls[0].resolve({ message: 'm', offset: 7, epoch: 'e' });
   await settled();
   assert.deepEqual(states(page), ['sent']);
-  page.outbox.settle({ epoch: 'e', offset: 6 });
+  page.world.mirror.offset = 6;
+  page.outbox.settle();
   assert.deepEqual(states(page), ['sent'], 'the event has not come');
-  page.outbox.settle({ epoch: 'e', offset: 7 });
+  page.world.mirror.offset = 7;
+  page.outbox.settle();
   assert.deepEqual(states(page), []);
 });
 
@@ -46,8 +54,109 @@ test('a message of another epoch is not waited for', async () => {
   page.outbox.add('hi', 'id1', 5);
   page.calls[0].resolve({ message: 'm', offset: 700, epoch: 'e' });
   await settled();
-  page.outbox.settle({ epoch: 'f', offset: 1 });
+  page.world.mirror = { epoch: 'f', offset: 1 };
+  page.outbox.settle();
   assert.deepEqual(states(page), []);
+});
+
+test('an answer that comes after the event leaves nothing on its way', async () => {
+  const page = setup();
+  for (const [index, text] of ['alpha', 'beta', 'gamma'].entries()) {
+    page.outbox.add(text, `id${index}`, 5);
+    page.world.mirror.offset = 7 + index;
+    page.outbox.settle();
+    assert.deepEqual(states(page), ['sending']);
+    page.calls[index].resolve({ message: text, offset: 7 + index, epoch: 'e' });
+    await settled();
+    assert.deepEqual(states(page), []);
+  }
+});
+
+test('the first message of a topic is on its way until its event is there', async () => {
+  const page = setup();
+  page.world.mirror = { epoch: '', offset: 0 };
+  page.outbox.add('hi', 'id1', 5);
+  page.calls[0].resolve({ message: 'm', offset: 1, epoch: 'e' });
+  await settled();
+  assert.deepEqual(states(page), ['sent']);
+  page.world.mirror = { epoch: 'e', offset: 1 };
+  page.outbox.settle();
+  assert.deepEqual(states(page), []);
+});
+
+test('without a connection a message waits for it, however long, and goes when it is there', async () => {
+  const page = setup();
+  page.world.connected = false;
+  page.outbox.add('hi', 'id1', 5);
+  assert.deepEqual([states(page), page.calls, page.timers], [['waiting'], [], []]);
+  page.world.connected = true;
+  page.outbox.connection(true);
+  assert.deepEqual(states(page), ['sending']);
+  page.calls[0].resolve({ message: 'm', offset: 1, epoch: 'e' });
+  await settled();
+  assert.deepEqual(states(page), []);
+});
+
+test('a connection that is lost before the answer leaves the message waiting, and it goes again under its id', async () => {
+  const page = setup();
+  page.outbox.add('hi', 'id1', 5);
+  page.world.connected = false;
+  page.outbox.connection(false);
+  page.timers[0].act();
+  page.calls[0].reject(new NotConnectedError('no connection in time', { temporary: true }));
+  await settled();
+  assert.deepEqual(states(page), ['waiting']);
+  page.world.connected = true;
+  page.outbox.connection(true);
+  assert.deepEqual(page.calls.map(({ id }) => id), ['id1', 'id1']);
+  page.timers[1].act();
+  assert.deepEqual(states(page), ['failed'], 'the time without an answer counts again');
+});
+
+test('only a refusal of the message itself is final', async () => {
+  const errors = [
+    [new CommandError(107, 'too long'), true],
+    [new TooLargeError(9, 8), true],
+    [new CommandError(111, 'too many', { temporary: true }), false],
+    [new NotConnectedError('refused', { temporary: false }), false],
+    [new Error('whatever'), false],
+  ];
+  for (const [error, final] of errors) {
+    const page = setup();
+    page.outbox.add('hi', 'id1', 5);
+    page.calls[0].reject(error);
+    await settled();
+    assert.deepEqual(states(page), ['failed']);
+    assert.equal(page.outbox.messages[0].final, final, String(error));
+    assert.match(page.outbox.messages[0].reason, /\.$/);
+  }
+});
+
+test('how much a message is too long by is counted in bytes of its JSON', () => {
+  const limit = 64 * 1024;
+  assert.equal(excess('x'.repeat(limit)), 0);
+  assert.equal(excess('x'.repeat(limit + 3)), 3);
+  assert.equal(excess('\n'.repeat(limit / 2)), 0);
+  assert.equal(excess('\n'.repeat(limit / 2 + 1)), 2);
+  assert.equal(excess('\u0001'.repeat(limit / 6 + 1)), 2, 'each has six bytes');
+  assert.equal(excess('😀'.repeat(limit / 4)), 0);
+  assert.equal(excess('😀'.repeat(limit / 4 + 1)), 4);
+});
+
+test('a page that is used tries to connect at once, and not at each key', () => {
+  const page = new EventTarget();
+  let [time, tries] = [1000, 0];
+  const gateway = { state: 'reconnecting', retryNow: () => void (tries += 1) };
+  retryWhenUsed({ gateway, page, now: () => time });
+  for (const name of ['keydown', 'keydown', 'pointerdown']) page.dispatchEvent(new Event(name));
+  assert.equal(tries, 1);
+  time += 2000;
+  page.dispatchEvent(new Event('pointerdown'));
+  assert.equal(tries, 2);
+  gateway.state = 'connected';
+  time += 2000;
+  page.dispatchEvent(new Event('keydown'));
+  assert.equal(tries, 2);
 });
 
 test('a refused message is not sent, and is sent again under the same id', async () => {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { addressOf, fragmentOf, freshTopic, messageOf, topicOf } from '../../static/chat/address.js';
+import { addressOf, fragmentOf, freshTopic, messageOf, topicOf, wrongTopicOf } from '../../static/chat/address.js';
 import { JsonScanner, fields, layout, oneLine } from '../../static/chat/json_text.js';
 import { connectionNotice, isStale, socketStatus, topicStatus } from '../../static/chat/status.js';
 import { ServerClock, daysAgo, duration, elapsed, shortNumber, spoken } from '../../static/chat/time.js';
@@ -13,6 +13,13 @@ test('address: the topic is in the query, checked', () => {
   for (const search of ['', '?topic=', '?topic=a%20b', `?topic=${'x'.repeat(201)}`, '?other=1']) assert.equal(topicOf(search), null, search);
   assert.equal(addressOf('chat:42/@x'), '?topic=chat:42/@x');
   assert.equal(topicOf(addressOf('a.b-c_d:1/2@3')), 'a.b-c_d:1/2@3');
+});
+
+test('address: what names no topic is told from no topic', () => {
+  for (const search of ['', '?other=1', '?topic=chat:1', `?topic=${'a'.repeat(200)}`]) assert.equal(wrongTopicOf(search), null);
+  assert.equal(wrongTopicOf('?topic=two%20words'), 'two words');
+  assert.equal(wrongTopicOf(`?topic=${'a'.repeat(201)}`), 'a'.repeat(201));
+  assert.equal(wrongTopicOf('?topic='), '');
 });
 
 test('address: the message is in the fragment', () => {

@@ -27,15 +27,15 @@ export class UserView extends EntryView {
 
   render() {
     const { name, message, text, at, attachments, pending } = this.entry;
-    const own = pending === true || this.page.own.has(message);
+    const own = pending !== undefined || this.page.own.has(message);
     const shown = own ? 'You' : (name ?? 'User');
     this.look('user');
-    this.element.classList.toggle('pending', pending === true);
+    this.element.classList.toggle('pending', pending !== undefined);
     setText(this.node, initials(shown));
     this.node.classList.toggle('a', own);
     this.node.classList.toggle('b', !own);
     setText(this.#name, shown);
-    setText(this.#time, pending === true ? 'sending…' : at === null ? '' : clockTime(at));
+    setText(this.#time, pending ?? (at === null ? '' : clockTime(at)));
     setText(this.#text, text);
     this.#text.hidden = text === '';
     setText(this.#attachments, attachments);
