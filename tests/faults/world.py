@@ -23,6 +23,7 @@ from gateway.patience import Patience
 from gateway.publisher import Publisher
 from gateway.reader import Reader
 from gateway.run import Run
+from gateway.types import START, Topic
 from tests.faults.agents import Agent
 from tests.faults.followers import Follower
 from tests.faults.model import state_of
@@ -349,6 +350,9 @@ class World:
         """
         topics = sorted({follower.topic for follower in self.followers})
         behind: list[str] = []
+        for topic in topics:
+            # Appends do not look for a lost key; whoever reads finds it (STORE.md 9).
+            await Patience().call(lambda topic=topic: self.admin.read(Topic(topic), START, limit=0))  # type: ignore[misc]
         try:
             async with asyncio.timeout(PATIENCE):
                 while True:
