@@ -10,7 +10,7 @@ from gateway.approval_state import ApprovalState, approval_field
 from gateway.broker.port import AppendRequest, Broker, Change, Condition, Entry
 from gateway.codec import encode_event, encode_json
 from gateway.topic_state import read_topic
-from gateway.types import START, EntryKind, Topic
+from gateway.types import START, EntryKind, Position, Topic
 
 __all__ = ["Actor", "Interleaved", "Person", "trim"]
 
@@ -94,7 +94,12 @@ class Actor:
             conditions=conditions,
             changes=changes,
         )
-        return await self._broker.append(self._topic, request, position=START)
+        position = START
+        if lease is not None:
+            # Who takes a topic has read it up to the last run's end.
+            history = await self._broker.read(self._topic, START, limit=0)
+            position = Position(epoch=history.epoch, offset=history.top)
+        return await self._broker.append(self._topic, request, position=position)
 
 
 async def trim(broker: Broker, topic: str) -> None:
