@@ -117,7 +117,16 @@ class BrokerError(GatewayError):
 
 
 class BrokerUnavailableError(BrokerError):
-    """Redis did not answer, or is in no state to; the same call can succeed later."""
+    """Redis did not answer, or is in no state to; the same call can succeed later.
+
+    Attributes:
+        told: Whether people are told anyway, once for all connections: the server as a whole is away.
+
+    """
+
+    def __init__(self, message: str, *, told: bool = False) -> None:
+        super().__init__(message)
+        self.told = told
 
 
 class EmbeddedServerError(BrokerError):

@@ -28,6 +28,10 @@ class Patience:
 
     def __init__(self) -> None:
         self.away = False
+        self._waiting = 0
+        """Calls that have failed and are not answered yet."""
+        self._told = False
+        """People know that some wait."""
 
     async def call(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Repeat a call until the broker answers; whoever wants to give up cancels.
@@ -36,19 +40,37 @@ class Patience:
             attempt: Makes one attempt; an append carries the same mark in each.
 
         """
+        try:
+            answer = await attempt()
+        except BrokerUnavailableError as error:
+            self._failed(error)
+            self._waiting += 1
+            try:
+                answer = await self._repeat(attempt)
+            finally:
+                self._waiting -= 1
+        self.away = False
+        # While a call of another kind is still refused, nothing is well.
+        if self._told and not self._waiting:
+            self._told = False
+            _logger.warning("the broker is back")
+        return answer
+
+    async def _repeat(self, attempt: Callable[[], Awaitable[T]]) -> T:
         delay = _FIRST_DELAY
         while True:
+            # Full jitter: many runs that lost the same broker must not come back in step.
+            await asyncio.sleep(random.uniform(0, delay))
+            delay = min(2 * delay, _MAX_DELAY)
             try:
-                answer = await attempt()
+                return await attempt()
             except BrokerUnavailableError as error:
-                if not self.away:
-                    self.away = True
-                    _logger.warning("the broker is away, trying on: %s", error)
-                # Full jitter: many runs that lost the same broker must not come back in step.
-                await asyncio.sleep(random.uniform(0, delay))
-                delay = min(2 * delay, _MAX_DELAY)
-                continue
-            if self.away:
-                self.away = False
-                _logger.info("the broker is back")
-            return answer
+                self._failed(error)
+
+    def _failed(self, error: BrokerUnavailableError) -> None:
+        self.away = True
+        if self._told or error.told:
+            _logger.debug("the broker is away, trying on: %s", error)
+        else:
+            self._told = True
+            _logger.warning("the broker is away, trying on: %s", error)

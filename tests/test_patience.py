@@ -61,4 +61,37 @@ async def test_outage_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO", logger="gateway.patience"):
         flaky = Flaky(10)
         await asyncio.gather(*(patience.call(flaky) for _ in range(5)))
-    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+    assert [record.message for record in caplog.records] == [
+        "the broker is away, trying on: away",
+        "the broker is back",
+    ]
+
+
+async def test_calls_that_are_answered_meanwhile_end_no_outage(caplog: pytest.LogCaptureFixture) -> None:
+    patience, refused = Patience(), asyncio.Event()
+
+    async def append() -> None:
+        if not refused.is_set():
+            raise BrokerUnavailableError("OOM")
+
+    with caplog.at_level("INFO", logger="gateway.patience"):
+        waiting = asyncio.create_task(patience.call(append))
+        await asyncio.sleep(0)
+        for _ in range(5):
+            await patience.call(Flaky(1))
+        refused.set()
+        await waiting
+    assert len(caplog.records) == 2
+
+
+async def test_outage_that_the_broker_has_told_is_not_told_again(caplog: pytest.LogCaptureFixture) -> None:
+    patience, failures = Patience(), [1, 2, 3]
+
+    async def attempt() -> None:
+        if failures:
+            failures.pop()
+            raise BrokerUnavailableError("nobody listens there", told=True)
+
+    with caplog.at_level("INFO", logger="gateway.patience"):
+        await patience.call(attempt)
+    assert not caplog.records

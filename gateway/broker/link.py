@@ -102,6 +102,7 @@ class RedisLink:
         self._task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._task
+        self._server.outage.forget(self)
         for acknowledged in self._wanted.values():
             if not acknowledged.done():
                 acknowledged.set_exception(BrokerUnavailableError("the link is closed"))
@@ -117,6 +118,7 @@ class RedisLink:
                 async with self._connected() as ear:
                     self._up = True
                     pause = FIRST_PAUSE
+                    self._server.outage.back(self)
                     if missing:
                         missing = False
                         self._listener.restored()
@@ -125,7 +127,7 @@ class RedisLink:
                             self._acknowledged(channel)
                     await ear.watch(ping_after=self._ping_after)
             except BrokerUnavailableError as error:
-                logger.warning("hearing nothing: %s", error)
+                self._server.outage.away(self, str(error))
             except Exception:
                 logger.exception("hearing nothing: a listener failed, or the link")
             if not missing:

@@ -17,6 +17,7 @@ from typing import Any, TypeVar, cast
 import hiredis
 from redis.asyncio.connection import RedisSSLContext, parse_url
 
+from gateway.broker.outage import Outage
 from gateway.broker.scripts import SCRIPTS, Script
 from gateway.errors import BrokerError, BrokerUnavailableError
 
@@ -63,6 +64,8 @@ class Server:
         self.port: int = options.get("port", 6379)
         self.name: str = self.path or f"{self.host}:{self.port}"
         """For messages: the address without its secrets."""
+        self.outage = Outage.of(self.name)
+        """Where to say that the server is away, and back."""
         self.greeting: list[tuple[Argument, ...]] = []
         """The commands that open every connection, answered ``OK`` each."""
         password, user = options.get("password"), options.get("username")
@@ -92,7 +95,7 @@ class Server:
                     _, protocol = await loop.create_connection(factory, self.host, self.port, ssl=self._tls)
         except OSError as error:  # TimeoutError and ssl.SSLError are such
             why = "no answer in time" if isinstance(error, TimeoutError) else error.strerror or str(error)
-            raise BrokerUnavailableError(f"cannot connect to Redis at {self.name}: {why}") from error
+            raise BrokerUnavailableError(f"cannot connect to Redis at {self.name}: {why}", told=True) from error
         return protocol
 
 
@@ -112,6 +115,8 @@ class Wire(asyncio.Protocol):
         self.measured = 0.0
         """When that was measured; monotonic, s."""
         self.closed = False
+        self._why = "the connection has ended"
+        """What callers are told once it has."""
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._reader = hiredis.Reader()
@@ -138,7 +143,7 @@ class Wire(asyncio.Protocol):
                 await wire._enter()  # noqa: SLF001  # its own
         except TimeoutError as error:
             wire.close()
-            raise BrokerUnavailableError(f"Redis at {server.name} did not let us in in time") from error
+            raise BrokerUnavailableError(f"Redis at {server.name} did not let us in in time", told=True) from error
         except BaseException:
             wire.close()
             raise
@@ -151,7 +156,7 @@ class Wire(asyncio.Protocol):
         described = await asyncio.gather(self.call("INFO", "server"), self.call("INFO", "replication"))
         facts = dict(line.split(":", 1) for line in b"".join(described).decode().splitlines() if ":" in line)
         if facts.get("role") != "master":
-            raise BrokerUnavailableError(f"Redis at {self.server.name} is a replica, not a master")
+            raise BrokerUnavailableError(f"Redis at {self.server.name} is a replica, not a master", told=True)
         self.server_id = f"{facts['run_id']}:{facts['second_repl_offset']}"
         await asyncio.gather(*(self.call("SCRIPT", "LOAD", script.source) for script in SCRIPTS))
         self.server.steady_since = min(self.server.steady_since, self._loop.time())
@@ -236,13 +241,17 @@ class Wire(asyncio.Protocol):
             return
         deadline = max(self._due[0][1], self._heard) + self.server.timeout
         if deadline <= self._loop.time():
-            logger.warning("Redis at %s has not answered for %g s", self.server.name, self.server.timeout)
-            self.close()
+            self._fail(f"no answer for {self.server.timeout:g} s")
         else:
             self._timer = self._loop.call_at(deadline, self._watch)
 
+    def _fail(self, why: str) -> None:
+        logger.debug("Redis at %s: %s", self.server.name, why)
+        self._why = why
+        self.close()
+
     def _gone(self) -> BrokerUnavailableError:
-        return BrokerUnavailableError(f"the connection to Redis at {self.server.name} has ended")
+        return BrokerUnavailableError(f"Redis at {self.server.name}: {self._why}", told=True)
 
     def _judged(self, error: hiredis.ReplyError) -> BrokerError:
         text = str(error)
@@ -267,8 +276,7 @@ class Wire(asyncio.Protocol):
         self._reader.feed(data)
         while (answer := self._answer()) is not False:
             if not self._due:
-                logger.warning("Redis at %s said something unasked: %.200r", self.server.name, answer)
-                self.close()
+                self._fail(f"it said something unasked: {answer!r:.200}")
                 return
             future, sent = self._due.popleft()
             if self._heard - sent > LATE:
@@ -289,8 +297,7 @@ class Wire(asyncio.Protocol):
         try:
             return self._reader.gets()
         except hiredis.ProtocolError:
-            logger.warning("what answers at %s is no Redis", self.server.name)
-            self.close()
+            self._fail("what answers there is no Redis")
             return False
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -344,8 +351,14 @@ class WireKeeper:
 
     def _attempted(self, attempt: asyncio.Task[Wire]) -> None:
         self._attempt = None
-        if not attempt.cancelled() and attempt.exception() is None:
+        if attempt.cancelled():
+            return
+        error = attempt.exception()
+        if error is None:
             self._wire = attempt.result()
+            self._server.outage.back(self)
+        elif isinstance(error, BrokerUnavailableError):
+            self._server.outage.away(self, str(error))
 
     async def aclose(self) -> None:
         """End the wire; later calls fail."""
@@ -355,6 +368,7 @@ class WireKeeper:
             attempt.cancel()
             await asyncio.wait([attempt])
             self._attempted(attempt)
+        self._server.outage.forget(self)
         if self._wire is not None:
             self._wire.close()
             await self._wire.wait_closed()
