@@ -175,6 +175,8 @@ class Adapter(ABC):
     """
 
     def __init__(self, run: Sink) -> None:
+        self.begun = False
+        """Whether anything was understood as the beginning of a response."""
         self._sink = run
         self._response: Response | None = None
         self._unanswered: dict[str, Call] = {}
@@ -214,6 +216,7 @@ class Adapter(ABC):
     async def _begin(self, *, call: str, model: str) -> Response:
         if self._response is not None:
             await self._sink.discard(reason="the provider started the response again", call=self._response.call)
+        self.begun = True
         self._response = Response(self._sink, call=call, model=model)
         return self._response
 

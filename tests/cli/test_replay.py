@@ -1,11 +1,13 @@
 """`replay`, as a process of its own, onto a real store."""
 
+import asyncio
 import json
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 import pytest_asyncio
 
 from gateway.broker.embedded import EmbeddedServer
@@ -101,6 +103,67 @@ async def test_line_of_another_shape_is_named(redis_url: str, tmp_path: Path) ->
     assert code == 1
     assert f"gateway: {file}, line 2: expected an event of openai-chat" in err
     assert (await events(redis_url, "shape"))[-1]["type"] == "agent_error"
+
+
+ANTHROPIC = [
+    {"type": "message_start", "message": {"id": "m", "model": "claude", "content": []}},
+    {"type": "message_stop"},
+]
+
+
+@pytest.mark.parametrize(
+    ("provider", "lines"),
+    [
+        ("openai-chat", ANTHROPIC),
+        ("openai-responses", ANTHROPIC),
+        ("anthropic", GOOD),
+        ("openai-responses", GOOD),
+        ("anthropic", [{"message": "x"}, {"response": "x"}]),
+        ("openai-chat", [{}]),
+    ],
+)
+async def test_recording_of_another_provider_fails(
+    redis_url: str, tmp_path: Path, provider: str, lines: list[object]
+) -> None:
+    file = write(tmp_path / "other.jsonl", lines)
+    topic = f"other:{tmp_path.name}"
+    code, out, err = await replay(redis_url, file, topic, "--speed", "0", "--provider", provider)
+    assert (code, out) == (1, "")
+    assert err == f"gateway: {file}: expected a recorded stream of {provider}, got nothing that it says\n"
+    assert [event["type"] for event in await events(redis_url, topic)][-1] == "agent_error"
+
+
+@pytest.mark.parametrize("text", ["", "\n \n"])
+async def test_empty_recording_begins_no_run(redis_url: str, tmp_path: Path, text: str) -> None:
+    file = tmp_path / "empty.jsonl"
+    file.write_text(text)
+    code, _, err = await replay(redis_url, file, "empty")
+    assert (code, err.count("\n")) == (1, 1)
+    assert str(file) in err
+    assert "openai-chat" in err
+    assert await events(redis_url, "empty") == []
+
+
+async def test_recording_from_standard_input(redis_url: str) -> None:
+    arguments = ("replay", "-", "--provider", "openai-chat", "--topic", "stdin", "--redis-url", redis_url)
+    process = await Process.start(*arguments, "--speed", "0", given=asyncio.subprocess.PIPE)
+    text = "\n".join(map(json.dumps, GOOD))
+    assert await process.end(text.encode()) == (0, "", "")
+    found = await events(redis_url, "stdin")
+    assert (found[0]["model"], found[-1]["type"]) == ("small-1", "agent_complete")
+    process = await Process.start(*arguments, given=asyncio.subprocess.PIPE)
+    assert await process.end(b"{") == (
+        1,
+        "",
+        "gateway: standard input, line 1: expected JSON: Input data was truncated\n",
+    )
+
+
+@pytest.mark.parametrize("speed", ["nan", "inf", "-inf", "-1"])
+async def test_speed_that_is_none_is_refused(redis_url: str, tmp_path: Path, speed: str) -> None:
+    code, out, err = await replay(redis_url, write(tmp_path / "good.jsonl", [*GOOD]), "speed", f"--speed={speed}")
+    assert (code, out) == (2, "")
+    assert f"'--speed': expected a number from 0 on, got {speed}" in err
 
 
 async def test_interrupted_replay_cancels_its_run(redis_url: str, tmp_path: Path) -> None:

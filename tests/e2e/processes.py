@@ -49,11 +49,12 @@ class Process:
         self._process = process
 
     @classmethod
-    async def start(cls, *arguments: str, **environment: str) -> "Process":
+    async def start(cls, *arguments: str, given: int = asyncio.subprocess.DEVNULL, **environment: str) -> "Process":
+        """Start one; ``given`` is what its standard input is."""
         process = await asyncio.create_subprocess_exec(
             *GATEWAY,
             *arguments,
-            stdin=asyncio.subprocess.DEVNULL,
+            stdin=given,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             cwd=ROOT,
@@ -81,10 +82,10 @@ class Process:
         async with asyncio.timeout(PATIENCE):
             return (await self._process.stdout.readline()).decode()
 
-    async def end(self) -> tuple[int, str, str]:
+    async def end(self, given: bytes | None = None) -> tuple[int, str, str]:
         """Wait for its end: exit code, standard output and error not read so far."""
         async with asyncio.timeout(PATIENCE * 2):
-            out, err = await self._process.communicate()
+            out, err = await self._process.communicate(given)
         assert self._process.returncode is not None
         return self._process.returncode, out.decode(), err.decode()
 
