@@ -42,6 +42,9 @@ _START_GRACE = 5.0
 _END_GRACE = 5.0
 """Seconds that a cancelled end has left to be written."""
 
+_FAILURE_GRACE = 1.0
+"""Seconds in which a block learns from what it does that nothing more of its run is stored; then it is cancelled."""
+
 
 class Run(RunEvents):
     """One execution of an agent; made by `Publisher.run`, used as an async context manager.
@@ -55,7 +58,7 @@ class Run(RunEvents):
 
     Every method raises `FencedError` once another run holds the topic, `RunEndedError` after the end,
     `HistoryConflictError` and `ContextTooLargeError` where the store refused an earlier event, and waits while too
-    much is unsent.
+    much is unsent. A block that calls none while it is fenced is cancelled, and left with the `FencedError`.
     """
 
     def __init__(self, publisher: "Publisher", start: Start | Resumption) -> None:
@@ -65,6 +68,8 @@ class Run(RunEvents):
         self._stop = Stop()
         self._ear: Ear
         self._approvals: Approvals
+        self._failure: Exception | None = None
+        """Why nothing more of the run is stored."""
         self._missed: Sequence[Mapping[str, Any]] = ()
         """What people did before the run was resumed."""
         self._token = ""
@@ -88,6 +93,11 @@ class Run(RunEvents):
     def stop_requested(self) -> str | None:
         """Why the run is asked to stop, for people; None while it is not."""
         return self._stop.reason
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether a stop has cancelled the block."""
+        return self._stop.sent
 
     async def __aenter__(self) -> Self:
         """Take the topic.
@@ -121,6 +131,8 @@ class Run(RunEvents):
         await _despite_cancellation(self._leave(error), grace=_END_GRACE)
         if self._stop.reason is None or not alone:
             return False
+        if self._failure is not None and self._stop.sent and isinstance(error, asyncio.CancelledError):
+            raise self._failure from error
         return isinstance(error, ExecutionCancelled) or (self._stop.sent and isinstance(error, asyncio.CancelledError))
 
     async def approval(self, tool_call: ToolCall, *, timeout: float | None = APPROVAL_TIMEOUT) -> Decision:  # noqa: ASYNC109 - its end is an event
@@ -197,6 +209,7 @@ class Run(RunEvents):
         writer.sender.told = self._ear.told
         self._approvals = Approvals(self.id, writer, listen=self._ear.wake)
         writer.sender.due_before = self._approvals.next_deadline
+        writer.sender.failed = self._failed
         writer.recorder.context = self._wired(writer.context)
         self._token = begun.token
         if begun.resumed is not None:
@@ -222,6 +235,12 @@ class Run(RunEvents):
     async def _asked(self, request: ApprovalRequest) -> Decision:
         call = ToolCall(id=request.id or f"call_{new_id()}", name=request.name, arguments=request.arguments)
         return await self.approval(call)
+
+    def _failed(self, error: Exception) -> None:
+        """Let no block go on for ever, at a silent model or in a tool, in a run that nobody sees any more."""
+        self._failure = error
+        # At once it would hide the error from a block that is about to learn it from a call of its own.
+        asyncio.get_running_loop().call_later(_FAILURE_GRACE, lambda: self._stop.request(str(error), now=True))
 
     def _heard(self, event: Mapping[str, Any]) -> None:
         match event["type"]:
@@ -263,7 +282,7 @@ class Run(RunEvents):
 
     async def _finish(self, type: str, **fields: Any) -> Position:
         usage = sum(self._calls.values(), Usage()).to_dict() if self._calls else None
-        event = self._writer.event(type, **fields, usage=usage)
+        event = self._writer.event(type, **self._redacted(fields), usage=usage)
         return await self._writer.end(event, list(self._messages), self._approvals.endings())
 
 

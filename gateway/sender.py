@@ -97,6 +97,8 @@ class Sender:
         """Called after each acknowledgement with the position and the offset of the last people's action."""
         self.due_before: Callable[[], int | None] = _never
         """Tells when something on the topic is over even if the run does not say so; ms, the broker's clock."""
+        self.failed: Callable[[Exception], None] = _ignored
+        """Called with the failure once nothing at all is sent any more."""
         self.refused: dict[int, Unmet] = {}
         """Of what was put in with conditions that did not hold, by its ticket, what was found."""
         self.failure: Exception | None = None
@@ -373,6 +375,11 @@ class Sender:
     def _fail(self, error: Exception) -> None:
         self._outbox.clear()
         self._drop(error)
+        self.failed(error)
+
+
+def _ignored(error: Exception) -> None:
+    """Stand in until somebody wants to know."""
 
 
 def _unheard(position: Position, people: int) -> None:

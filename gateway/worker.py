@@ -40,7 +40,8 @@ class Worker:
         concurrency: Runs at once.
         name: The agent's name in ``agent_start``.
         model: The model's name there; None leaves it open.
-        policy: What happens to a message that comes during a run; see `Policy`.
+        policy: What happens to a message that comes during a run; see `Policy`. A function of the topic where topics
+            differ.
         grace: Seconds that the runs have to finish once the worker is to stop; then they are cancelled.
 
     """
@@ -53,17 +54,17 @@ class Worker:
         concurrency: int = 8,
         name: str = "agent",
         model: str | None = None,
-        policy: Policy = "queue",
+        policy: Policy | Callable[[Topic], Policy] = "queue",
         grace: float = 5.0,
     ) -> None:
-        if policy not in POLICIES:
-            raise ValueError(f"expected a policy among {', '.join(POLICIES)}, got {policy!r}")
+        if not callable(policy):
+            _checked(policy)
         self._publisher = publisher
         self._agent = agent
         self._concurrency = concurrency
         self._name = name
         self._model = model
-        self._policy: Policy = policy
+        self._policy = policy
         self._grace = grace
         self._wanted: dict[Topic, None] = {}
         """Topics to look at, the one that has waited longest first."""
@@ -147,13 +148,14 @@ class Worker:
     async def _attend(self, topic: Topic) -> None:
         """Answer the oldest message that waits on a topic."""
         try:
+            policy = _checked(self._policy(topic)) if callable(self._policy) else self._policy
             state = await self._publisher.read(topic)
-            run = self._publisher.take(state, agent=self._name, model=self._model, latest=self._policy == "latest")
+            run = self._publisher.take(state, agent=self._name, model=self._model, latest=policy == "latest")
             if run is None:
                 await self._rest(topic)
                 return
             self._idle.discard(topic)
-            await self._answer(run)
+            await self._answer(run, policy)
             # What else waits here goes behind what waits elsewhere.
             self._want(topic)
         except TopicBusyError as error:
@@ -168,29 +170,22 @@ class Worker:
         except Exception:
             _logger.exception("attending to topic %s failed", topic)
 
-    async def _answer(self, run: Run) -> None:
+    async def _answer(self, run: Run, policy: Policy) -> None:
         async with run:
             message = run.context.entries[-1]
-            following = asyncio.create_task(self._follow(run))
+            following = asyncio.create_task(_follow(run, policy))
             try:
                 await self._agent(run, message)
             except ExecutionCancelled as error:
                 await run.cancel(error.reason)
             except Exception as error:
                 _logger.exception("run %s on %s failed", run.id, run.topic)
-                if run.stop_requested is None:
+                # What else a stop led to is not what ended the run.
+                if not run.interrupted:
                     await run.fail(error)
             finally:
                 following.cancel()
                 await asyncio.wait([following])
-
-    async def _follow(self, run: Run) -> None:
-        try:
-            await follow(run, self._policy)
-        except GatewayError as error:
-            _logger.debug("messages on %s are left alone: %s", run.topic, error)
-        except Exception:
-            _logger.exception("messages on %s are left alone", run.topic)
 
     async def _rest(self, topic: Topic) -> None:
         """Note when a topic without a waiting message is to be looked at again."""
@@ -215,3 +210,18 @@ class Worker:
             task.cancel("the worker was stopped")
         if late:
             await asyncio.wait(late)
+
+
+async def _follow(run: Run, policy: Policy) -> None:
+    try:
+        await follow(run, policy)
+    except GatewayError as error:
+        _logger.debug("messages on %s are left alone: %s", run.topic, error)
+    except Exception:
+        _logger.exception("messages on %s are left alone", run.topic)
+
+
+def _checked(policy: Policy) -> Policy:
+    if policy not in POLICIES:
+        raise ValueError(f"expected a policy among {', '.join(POLICIES)}, got {policy!r}")
+    return policy

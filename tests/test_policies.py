@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from gateway.context.tools import Tool
 from gateway.policies import POLICIES, Policy
 from gateway.publisher import Publisher
 from gateway.run import Run
+from gateway.types import Topic
 from gateway.worker import Agent, Worker
 from tests.publishing import events, mirror, send, until
 
@@ -29,7 +30,7 @@ async def broker(redis_url: str, key_prefix: str) -> AsyncIterator[RedisBroker]:
 
 
 @contextlib.asynccontextmanager
-async def working(broker: RedisBroker, agent: Agent, policy: Policy) -> AsyncIterator[None]:
+async def working(broker: RedisBroker, agent: Agent, policy: Policy | Callable[[Topic], Policy]) -> AsyncIterator[None]:
     async with Publisher(broker=broker) as publisher:
         worker = Worker(publisher, agent, policy=policy)
         serving = asyncio.create_task(worker.serve())
@@ -198,3 +199,30 @@ async def test_latest_of_those_that_waited_for_a_worker_is_taken(broker: RedisBr
         await finished(broker, "completed")
     assert await texts(broker) == ["3", "You said 3"]
     assert [message for message, _ in await withdrawn(broker)] == ["m1", "m2"]
+
+
+async def test_policy_may_differ_from_topic_to_topic(broker: RedisBroker) -> None:
+    agent = Gated()
+    async with working(broker, agent, lambda topic: "interrupt" if topic == TOPIC else "queue"):
+        for topic in (TOPIC, "chat:2"):
+            await send(broker, topic, "m1", "one")
+        await agent.has_started(2)
+        for topic in (TOPIC, "chat:2"):
+            await send(broker, topic, "m2", "two")
+        await agent.has_started(3)
+        assert [run["status"] for run in (await mirror(broker, "chat:2"))["runs"]] == ["running"]
+        agent.gate.set()
+        await finished(broker, "cancelled", "completed")
+
+
+async def test_unknown_policy_of_a_topic_leaves_its_messages_waiting(
+    broker: RedisBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with working(broker, Gated(), lambda _: "mixed"):  # type: ignore[arg-type, return-value]  # that is the point
+        await send(broker, TOPIC, "m1", "one")
+
+        async def said() -> bool:
+            return "got 'mixed'" in caplog.text
+
+        await until(said)
+    assert await queue(broker) == ["m1"]

@@ -198,6 +198,36 @@ async def test_leaving_says_that_the_run_was_lost(broker: RedisBroker) -> None:
         assert (await kinds(broker)).count("agent_complete") == 0
 
 
+@pytest.mark.parametrize("then", ["lost", "replaced"])
+async def test_block_that_only_waits_is_left_once_its_run_is_fenced(broker: RedisBroker, then: str) -> None:
+    """Nobody could stop it any more: for every page the run is over."""
+    async with Publisher(broker=broker, lease=0.2) as publisher:
+        begun, cleaned = asyncio.Event(), asyncio.Event()
+        first = publisher.run(TOPIC, agent="a")
+
+        async def agent() -> None:
+            async with first:
+                first._writer.sender._renew_at = float("inf")
+                begun.set()
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    cleaned.set()
+
+        working = asyncio.create_task(agent())
+        await begun.wait()
+        await lose(broker, first.id)
+        if then == "replaced":
+            await publisher.run(TOPIC, agent="b").__aenter__()
+        assert not cleaned.is_set()
+        first._writer.sender._renew_at = 0.0  # the process goes on
+        first._writer.sender._wake.set()
+        with pytest.raises(FencedError):
+            await working
+        assert cleaned.is_set()
+        assert working.cancelling() == 0
+
+
 async def test_lease_is_kept_while_the_run_is_silent(broker: RedisBroker) -> None:
     async with Publisher(broker=broker, lease=0.3) as publisher, publisher.run(TOPIC, agent="a") as run:
         deadline = broker.now() + 900

@@ -165,6 +165,23 @@ async def test_failing_agent_fails_its_run_only(broker: RedisBroker) -> None:
     assert texts(state) == ["bad", "I try", "good", "You said good"]
 
 
+async def test_agent_that_fails_after_it_was_asked_to_stop_after_the_step_has_failed(broker: RedisBroker) -> None:
+    async def agent(run: Run, _: Message) -> None:
+        await act(broker, "cancel", topic=TOPIC, run=run.id, mode="after_step")
+
+        async def heard() -> str | None:
+            return run.stop_requested
+
+        await until(heard)
+        raise RuntimeError("the step did not work")
+
+    async with working(broker, agent):
+        await send(broker, TOPIC, "m1", "hello")
+        await until(finished(broker, TOPIC))
+    (run,) = (await mirror(broker, TOPIC))["runs"]
+    assert (run["status"], run["error"]) == ("failed", "the step did not work")
+
+
 async def test_agent_may_end_its_run_itself(broker: RedisBroker) -> None:
     async def agent(run: Run, _: Message) -> None:
         await run.cancel("not today")

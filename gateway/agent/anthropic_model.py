@@ -8,6 +8,7 @@ import msgspec
 from anthropic import APIConnectionError, AsyncAnthropic, omit
 
 from gateway.adapters.anthropic import AnthropicMessages
+from gateway.agent.sent_arguments import sent_arguments
 from gateway.agent.streaming import respond_streamed
 from gateway.context.content import ContentPart
 from gateway.context.context import Context
@@ -146,14 +147,7 @@ def _is_own(item: object) -> bool:
 
 
 def _call(call: ToolCall) -> Mapping[str, Any]:
-    """Write a call; arguments that are no JSON object are shown to the model as what they are."""
-    try:
-        arguments = msgspec.json.decode(call.arguments or "{}")
-    except (msgspec.DecodeError, TypeError, UnicodeEncodeError):
-        arguments = None
-    if not isinstance(arguments, dict):
-        arguments = {"invalid_arguments": str(call.arguments)}
-    return {"type": "tool_use", "id": call.id, "name": call.name, "input": arguments}
+    return {"type": "tool_use", "id": call.id, "name": call.name, "input": msgspec.json.decode(sent_arguments(call))}
 
 
 def _part(part: ContentPart) -> Mapping[str, Any]:

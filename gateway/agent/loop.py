@@ -53,11 +53,12 @@ class _Turn:
     async def take(self) -> Message | None:
         run = self._run
         await self._hook("session_start")
-        calls = await self._unfinished()
+        asked, calls = await self._unfinished()
         await run.log_event("turn_start", {"turn": self._number})
         try:
             run.check()
-            await self._calls.run_all(calls)
+            if asked is not None:
+                await self._calls.run_all(asked, calls)
             while await self._wanted():
                 await self._take_step()
         except ExecutionCancelled as error:
@@ -95,7 +96,7 @@ class _Turn:
         calls = [call for call in message.tool_calls or () if not call.extra.get("server")]
         await self._hook("post_response", text=message.text, tools=[call.name for call in calls])
         if calls:
-            await self._calls.run_all(calls)
+            await self._calls.run_all(message, calls)
         elif message.tool_calls:
             # The provider has run them itself: nothing is left to be answered.
             await run.set_context(needs_response=False)
@@ -112,15 +113,15 @@ class _Turn:
                 return [tool for tool in self._tools if tool.name in kept]
         return self._tools
 
-    async def _unfinished(self) -> list[ToolCall]:
+    async def _unfinished(self) -> tuple[Message | None, list[ToolCall]]:
         """Give the calls that a resumed run has still to make; those that have started are never made again."""
         run = self._run
         made = {call.id if isinstance(call, ToolCall) else call.get("id") for call in run.context.tool_calls}
-        calls = _unanswered(run.context.entries)
+        asked, calls = _unanswered(run.context.entries)
         for call in calls:
             if call.id in made:
                 await run.tool_result(call.id or "", call.name, _INTERRUPTED, error=True)
-        return [call for call in calls if call.id not in made]
+        return asked, [call for call in calls if call.id not in made]
 
     async def _end(self, reason: str) -> None:
         await self._run.log_event("turn_end", {"turn": self._number, "steps": self._step, "reason": reason})
@@ -131,12 +132,13 @@ class _Turn:
         await run_hooks(self._run.context.hook_registry, event, {**common, **facts})
 
 
-def _unanswered(entries: Sequence[Message]) -> list[ToolCall]:
+def _unanswered(entries: Sequence[Message]) -> tuple[Message | None, list[ToolCall]]:
+    """Find the calls of the last answer that have no result, and the message that asks for them."""
     answered = {message.tool_call_id for message in entries if message.role == "tool"}
     for message in reversed(entries):
         if message.role == "assistant":
             calls = [call for call in message.tool_calls or () if not call.extra.get("server")]
-            return [call for call in calls if call.id not in answered]
+            return message, [call for call in calls if call.id not in answered]
         if message.role == "user":
             break
-    return []
+    return None, []

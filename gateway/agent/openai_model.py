@@ -6,6 +6,7 @@ from typing import Any
 from openai import APIConnectionError, AsyncOpenAI, omit
 
 from gateway.adapters.openai_chat import ChatCompletions
+from gateway.agent.sent_arguments import sent_arguments
 from gateway.agent.streaming import respond_streamed
 from gateway.context.content import ContentPart
 from gateway.context.context import Context
@@ -85,7 +86,7 @@ def _message(message: Message) -> dict[str, Any]:
         case "assistant":
             request: dict[str, Any] = {"role": "assistant", "content": message.text or None}
             calls = [
-                {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+                {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": sent_arguments(call)}}
                 for call in message.tool_calls or ()
             ]
             if calls:

@@ -24,6 +24,12 @@ MAX_RESULT_CHARACTERS = 16 * 1024
 """Code points of a tool's result that the model and the readers get: even if each is escaped, one event holds them."""
 
 
+_CUT_OFF = frozenset(
+    {"content_filter", "length", "max_output_tokens", "max_tokens", "model_context_window_exceeded", "refusal"}
+)
+"""Finish reasons, as the providers write them, of messages that broke off: their last call may be half of one."""
+
+
 class ToolCalls:
     """Runs what a model calls, in one run.
 
@@ -38,14 +44,22 @@ class ToolCalls:
         self._tools = {tool.name: tool for tool in tools}
         self._slots = asyncio.Semaphore(MAX_PARALLEL_TOOLS)
 
-    async def run_all(self, calls: Sequence[ToolCall]) -> None:
+    async def run_all(self, message: Message, calls: Sequence[ToolCall]) -> None:
         """Run calls and log what they answer; in order, but neighbours that may run in parallel do.
+
+        Args:
+            message: The message that asks for them.
+            calls: Those of its calls that are to be run.
 
         Raises:
             ExecutionCancelled: A tool or an approval stopped the run.
 
         """
-        for parallel, group in groupby(calls, self._is_parallel):
+        cut = _cut_off(message)
+        for call in calls:
+            if call is cut:
+                await self._refuse_cut(call, message.metadata["finish_reason"])
+        for parallel, group in groupby((call for call in calls if call is not cut), self._is_parallel):
             if parallel:
                 await self._run_together(list(group))
             else:
@@ -80,6 +94,10 @@ class ToolCalls:
             await run.change_context(result.update.apply)
         await run.tool_result(call_id, name, _fitting(Message.tool(call_id, result.value).text))
 
+    async def _refuse_cut(self, call: ToolCall, reason: str) -> None:
+        told = f"The call did not run: the message broke off ({reason}), and the call may be half of what was meant."
+        await self._run.tool_result(call.id or "", call.name or "", told, error=True)
+
     async def _result(self, tool: Tool, call: ToolCall) -> ToolResult:
         run, given = self._run, _parsed(tool, call.arguments)
         wanted = await self._hooked(tool, call, given)
@@ -109,11 +127,17 @@ class ToolCalls:
         return tool is None or tool.parallel
 
 
+def _cut_off(message: Message) -> ToolCall | None:
+    """Give the call in whose middle a message may have broken off; that its arguments parse proves nothing."""
+    own = [call for call in message.tool_calls or () if not call.extra.get("server")]
+    return own[-1] if own and message.metadata.get("finish_reason") in _CUT_OFF else None
+
+
 def _parsed(tool: Tool, text: Any) -> dict[str, Any]:
     """Read a call's arguments; what does not parse or fit never runs."""
     try:
         arguments = msgspec.json.decode(text or "{}")
-    except (msgspec.DecodeError, UnicodeEncodeError, TypeError) as error:
+    except (msgspec.DecodeError, RecursionError, TypeError, UnicodeEncodeError) as error:
         raise ToolError("invalid_arguments", tool_name=tool.name, original=error) from error
     return _checked(tool, arguments)
 

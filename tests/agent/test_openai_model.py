@@ -15,6 +15,7 @@ from gateway.broker.redis import RedisBroker
 from gateway.context.content import ContentPart
 from gateway.context.context import Context
 from gateway.context.messages import Message, ToolCall
+from gateway.context.tools import Tool
 from gateway.errors import ProviderError
 from gateway.publisher import Publisher
 from tests.agent.provider import BREAK, HANG, Provider, Response
@@ -83,6 +84,46 @@ async def test_response_that_breaks_off_is_asked_for_again(publisher: Publisher,
     kinds = [event["type"] for event in await events(broker, TOPIC)]
     assert kinds.count("message_discarded") == 1
     assert kinds.count("assistant_message") == 1
+
+
+@pytest.mark.parametrize("cut", ["break", "length"])
+async def test_call_cut_at_any_byte_never_runs(publisher: Publisher, broker: RedisBroker, cut: str) -> None:
+    """Report 52: neither where the stream breaks off nor where the provider says that it did."""
+    ran: list[Any] = []
+    whole = '{"to": "bob", "n": 12}'
+    one = Tool(name="t", function=ran.append, takes_context=False)
+    for length in range(len(whole)):
+        first = {"index": 0, "id": "c1", "type": "function", "function": {"name": "t", "arguments": whole[:length]}}
+        half = [chunk({"tool_calls": [first]}), *([BREAK] if cut == "break" else [chunk({}, finish="length")])]
+        says = [chunk({"content": "well"}, call="2"), chunk({}, finish="stop", call="2")]
+        async with provider(half, says) as (model, served), publisher.run(f"cut:{length}", agent="a") as run:
+            await run.add_message(Message.user("go"))
+            await answer(run, model, [one])
+            assert len(served.asked) == 2
+        state = await mirror(broker, f"cut:{length}")
+        assert state["context"]["tool_calls"] == []
+        assert (state["runs"][0]["status"], state["open"]) == ("completed", [])
+    assert ran == []
+
+
+async def test_malformed_arguments_in_the_history_poison_no_later_request(
+    publisher: Publisher, broker: RedisBroker
+) -> None:
+    """Report 53: the conversation keeps what the model wrote, marked by its result; a request wraps it."""
+    bad = '{"to": "bob'
+    first = {"index": 0, "id": "c1", "type": "function", "function": {"name": "t", "arguments": bad}}
+    asks = [chunk({"tool_calls": [first]}), chunk({}, finish="tool_calls")]
+    says = [chunk({"content": "well"}, call="2"), chunk({}, finish="stop", call="2")]
+    one = Tool(name="t", function=len, takes_context=False)
+    async with provider(asks, says) as (model, served), publisher.run(TOPIC, agent="a") as run:
+        await run.add_message(Message.user("go"))
+        await answer(run, model, [one])
+    sent = served.asked[1]["messages"][1]["tool_calls"][0]["function"]["arguments"]
+    assert json.loads(sent) == {"invalid_arguments": bad}
+    kept = [event["data"] for event in (await mirror(broker, TOPIC))["context"]["events"]]
+    (call,) = kept[1]["tool_calls"]
+    assert bad in str(call)
+    assert kept[2]["metadata"] == {"error": True}
 
 
 async def test_response_that_always_breaks_off_fails_with_what_came(publisher: Publisher, broker: RedisBroker) -> None:

@@ -21,10 +21,15 @@ from tests.people import cancel, decide
 from tests.publishing import events, mirror, until
 
 
-@pytest.mark.parametrize("arguments", ['{"a": 1', "[1]", '"x"', '{"a": "text"}', "{}", '{"a": 1} {"a": 2}', "null"])
+@pytest.mark.parametrize(
+    "arguments",
+    ['{"a": 1', "[1]", '"x"', '{"a": "text"}', "{}", "", '{"a": 1} {"a": 2}', "null", "[" * 100_000],
+    ids=lambda text: text[:16] or "nothing",
+)
 async def test_tool_does_not_run_with_arguments_that_do_not_fit(
     publisher: Publisher, broker: RedisBroker, arguments: str
 ) -> None:
+    """Report 56."""
     ran: list[Any] = []
     schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
     model = Script(calls(("c1", "t", arguments)), Message.assistant("Sorry"))
@@ -35,6 +40,22 @@ async def test_tool_does_not_run_with_arguments_that_do_not_fit(
     assert '"integer"' in result["content"]
     assert ran == []
     assert "tool_call" not in {event["type"] for event in await events(broker, TOPIC)}
+
+
+@pytest.mark.parametrize("reason", ["length", "max_tokens", "max_output_tokens", "content_filter", "refusal"])
+async def test_last_call_of_a_message_that_broke_off_does_not_run(
+    publisher: Publisher, broker: RedisBroker, reason: str
+) -> None:
+    """Report 52: what came of it may parse, and be half of what the model wanted to say."""
+    ran: list[Any] = []
+    asked = calls(("c1", "t", '{"a":1}'), ("c2", "t", "{}"))
+    model = Script(msgspec.structs.replace(asked, metadata={"finish_reason": reason}), Message.assistant("Ok"))
+    async with publisher.run(TOPIC, agent="a") as run:
+        await answer(run, model, [tool(ran.append)])
+    assert ran == [{"a": 1}]
+    found = {result["tool_call_id"]: result for result in await results(broker)}
+    assert reason in found["c2"]["content"]
+    assert found["c2"]["metadata"]["error"] is True
 
 
 async def test_unknown_tool_is_answered(publisher: Publisher, broker: RedisBroker) -> None:
@@ -180,6 +201,7 @@ async def test_tool_that_requires_approval_asks_people(publisher: Publisher, bro
 
 
 async def test_stop_does_not_wait_for_a_tool_that_blocks(publisher: Publisher, broker: RedisBroker) -> None:
+    """Report 64: a call whose effect may still land is shown as started, unlike one that never will be."""
     started, release = threading.Event(), threading.Event()
 
     def block(_: Any) -> str:
@@ -193,11 +215,14 @@ async def test_stop_does_not_wait_for_a_tool_that_blocks(publisher: Publisher, b
 
     async with publisher.run(TOPIC, agent="a") as run:
         stopping = asyncio.create_task(stop(run))
-        await answer(run, Script(calls(("c1", "t", {}))), [tool(block)])
+        await answer(run, Script(calls(("c1", "t", {}), ("c2", "t", {}))), [tool(block, parallel=False)])
         raise AssertionError("not reached")
     assert not release.is_set()
     release.set()
     await stopping
-    (result,) = await results(broker)
-    assert "interrupted" in result["content"]
+    found = {result["tool_call_id"]: result["content"] for result in await results(broker)}
+    assert "interrupted" in found["c1"]
+    assert "interrupted" in found["c2"]
+    assert [event["id"] for event in await events(broker, TOPIC) if event["type"] == "tool_call"] == ["c1"]
+    assert [call["id"] for call in (await mirror(broker, TOPIC))["context"]["tool_calls"]] == ["c1"]
     assert (await events(broker, TOPIC))[-1]["type"] == "agent_cancelled"
