@@ -194,7 +194,9 @@ class _Endpoints:
         finally:
             for task in serving:
                 task.cancel()
-            await asyncio.wait(serving)
+            for task in serving:
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
             await hub.aclose()
             if self._given is None:
                 await broker.aclose()

@@ -72,7 +72,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         _Bytes, Meta(description="bytes of one topic's events above its snapshot; above it they are folded into one")
     ] = 8 * 1024 * 1024
     max_history_events: Annotated[
-        _Bytes, Meta(description="events of one topic above its snapshot; above it they are folded into one")
+        int, Meta(description="events of one topic above its snapshot; above it they are folded into one", ge=1)
     ] = 20_000
     audit_interval: Annotated[_Seconds, Meta(description="seconds between checks that no event was missed")] = 10.0
     linger: Annotated[
