@@ -71,14 +71,25 @@ export function asText(value) {
 }
 
 /**
+ * A name as it is; only what stands for one begins with a capital.
+ * @param {string} name
+ */
+export function capital(name) {
+  return name === 'you' || name === SOMEONE ? name.charAt(0).toUpperCase() + name.slice(1) : name;
+}
+
+/** Who did something and has no name: where people are not told apart. */
+export const SOMEONE = 'someone';
+
+/**
  * Who did something, as the gateway named them.
  * @param {unknown} by
- * @returns {string|null} null where nobody is named
+ * @returns {string|null} null where it was no person, as far as is told
  */
 export function person(by) {
   const fields = record(by);
   const name = textOrNull(by) ?? textOrNull(fields.name) ?? textOrNull(fields.id);
-  return name === 'anonymous' ? null : name;
+  return name === 'anonymous' ? SOMEONE : name;
 }
 
 /**

@@ -1,5 +1,6 @@
 import { setChildren } from './dom.js';
 import { EndView, StartView } from './entries/lines.js';
+import { ItemView } from './entries/item.js';
 import { NoteView } from './entries/note.js';
 import { SubView } from './entries/sub.js';
 import { TextView } from './entries/text.js';
@@ -15,6 +16,7 @@ const VIEWS = new Map([
   ['user', UserView],
   ['think', ThinkView],
   ['text', TextView],
+  ['item', ItemView],
   ['tool', ToolView],
   ['note', NoteView],
   ['sub', SubView],

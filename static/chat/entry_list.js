@@ -1,6 +1,6 @@
 /** One making of the list of entries from a mirror. Pure. */
 
-import { asText, person, readContent, record, textOrNull } from './content.js';
+import { asText, person, readContent, record, sentence, textOrNull } from './content.js';
 import { remember } from './remember.js';
 import { isLive } from './run_state.js';
 
@@ -18,6 +18,27 @@ function moment(time) {
   return Number.isNaN(at) ? null : at;
 }
 
+/**
+ * How a message ended that is not simply whole.
+ * @param {Record<string, any>} metadata
+ * @param {string} text - of the message, which may be the refusal itself
+ * @returns {string|null} a sentence
+ */
+function verdictOf({ refusal, finish_reason: reason }, text) {
+  const why = textOrNull(refusal);
+  if (why !== null || reason === 'refusal') return why === null || why === 'refused' || why === text ? 'The model refused.' : `The model refused: ${sentence(why)}`;
+  if (reason === 'content_filter' || reason === 'safety') return 'The provider’s content filter stopped it.';
+  return typeof reason === 'string' && /length|max_(output_)?tokens|context_window/.test(reason) ? 'Cut off at the length limit.' : null;
+}
+
+/**
+ * Whether a result says that there is none: the model has to be told something of a call that was cut off.
+ * @param {unknown} content
+ */
+function isInterruption(content) {
+  return typeof content === 'string' && /^The (tool )?call was interrupted\b/.test(content);
+}
+
 export class EntryList {
   #mirror;
   #live;
@@ -29,6 +50,10 @@ export class EntryList {
   #results = new Map();
   /** How many calls there are, by run and id. @type {Map<string, number>} */
   #calls = new Map();
+  /** Who called an id last, as run and id. @type {Map<string, string>} */
+  #callers = new Map();
+  /** Results that belong to a call of another run, by run and id. @type {Set<string>} */
+  #adopted = new Set();
   /** Calls whose execution started, by run and id. @type {Map<string, any>} */
   #executing = new Map();
   /** @type {Map<string, any>} */
@@ -70,7 +95,10 @@ export class EntryList {
      * @param {string|null} run
      * @param {unknown} id
      */
-    const count = (run, id) => this.#calls.set(`${run} ${id}`, (this.#calls.get(`${run} ${id}`) ?? 0) + 1);
+    const count = (run, id) => {
+      this.#calls.set(`${run} ${id}`, (this.#calls.get(`${run} ${id}`) ?? 0) + 1);
+      this.#callers.set(String(id), `${run} ${id}`);
+    };
     for (const { type, run, data, time, blobs } of events) {
       if (type === 'tool_result') {
         const key = `${run} ${data.tool_call_id}`;
@@ -87,6 +115,17 @@ export class EntryList {
       }
     }
     for (const { run, tool_calls: calls } of open) for (const { id } of calls) if (id !== null) count(run, id);
+    this.#adopt();
+  }
+
+  /** A later run tells what became of a call that an earlier one left without a result. */
+  #adopt() {
+    for (const [key, results] of [...this.#results]) {
+      const caller = this.#callers.get(String(results[0].data.tool_call_id));
+      if (caller === undefined || this.#calls.has(key) || this.#executing.has(key) || this.#results.has(caller)) continue;
+      this.#results.set(caller, results);
+      this.#adopted.add(key);
+    }
   }
 
   /** @param {any} event */
@@ -119,7 +158,7 @@ export class EntryList {
       case 'tool_result': {
         const key = `${run} ${data.tool_call_id}`;
         const [executing, called] = [this.#executing.has(key), this.#calls.has(key)];
-        if (executing || called) break;
+        if (executing || called || this.#adopted.has(key)) break;
         this.#call({ run, at, message: null, index: `r${seq}`, call: { id: data.tool_call_id, name: data.name, arguments: '' }, open: null, sealed: true });
         break;
       }
@@ -152,10 +191,10 @@ export class EntryList {
       const thought = this.#live.thought.get(message);
       const measured = thought !== undefined && thought.to !== null ? thought.to - thought.from : null;
       const ms = typeof metadata.thinking_ms === 'number' ? metadata.thinking_ms : measured;
-      this.#add({ key: `t:${message}`, kind: 'think', run, at, message, open: null, text: thinking, interrupted: interrupted && content.text === '', live: false, ms, since: null });
+      this.#add({ key: `t:${message}`, kind: 'think', run, at, message, open: null, text: thinking, interrupted: interrupted && content.text === '', live: false, ms, since: null, silent: false });
     }
-    if (content.text !== '' || content.attachments.length > 0) {
-      const reason = textOrNull(metadata.finish_reason);
+    const verdict = verdictOf(metadata, content.text);
+    if (content.text !== '' || content.attachments.length > 0 || verdict !== null) {
       this.#add({
         key: `x:${message}`,
         kind: 'text',
@@ -168,9 +207,14 @@ export class EntryList {
         live: false,
         last: calls.length === 0,
         ended: interrupted ? this.#interruption(run) : null,
-        cut: reason !== null && /length|max_tokens/.test(reason),
+        verdict,
+        silent: false,
       });
     }
+    const items = Array.isArray(metadata.items) ? metadata.items : [];
+    items.forEach((/** @type {unknown} */ item, /** @type {number} */ index) => {
+      this.#add({ key: `i:${message} ${index}`, kind: 'item', run, at, name: textOrNull(record(item).type) ?? 'item', item });
+    });
     calls.forEach((/** @type {any} */ call, /** @type {number} */ index) => this.#call({ run, at, message, index, call, open: null, sealed: true }));
   }
 
@@ -179,16 +223,17 @@ export class EntryList {
     const run = this.#runs.get(message.run);
     const writing = !message.interrupted && (run === undefined || isLive(run));
     const kind = this.#live.kinds.get(message.message) ?? (message.tool_calls.length > 0 ? 'tool' : message.text !== '' ? 'text' : 'thinking');
+    const silent = this.#live.silentSince(message.run) !== null;
     const common = { run: message.run, at: null, message: message.message, open: message, text: '', interrupted: message.interrupted };
     if (message.thinking !== '') {
       const thought = this.#live.thought.get(message.message);
       const live = writing && kind === 'thinking';
       const ms = !live && thought !== undefined && thought.to !== null ? thought.to - thought.from : null;
-      this.#add({ ...common, key: `t:${message.message}`, kind: 'think', live, ms, since: live ? (thought?.from ?? null) : null });
+      this.#add({ ...common, key: `t:${message.message}`, kind: 'think', live, ms, since: live ? (thought?.from ?? null) : null, silent });
     }
     if (message.text !== '') {
       const ended = message.interrupted ? this.#interruption(message.run) : null;
-      this.#add({ ...common, key: `x:${message.message}`, kind: 'text', live: writing && kind === 'text', last: false, ended, cut: false });
+      this.#add({ ...common, key: `x:${message.message}`, kind: 'text', live: writing && kind === 'text', last: false, ended, verdict: null, silent });
     }
     for (const call of message.tool_calls) {
       this.#call({ run: message.run, at: null, message: message.message, index: call.index, call: { id: call.id, name: call.name, arguments: null }, open: call, sealed: false });
@@ -214,6 +259,7 @@ export class EntryList {
     const entry = this.#runs.get(run ?? '');
     const ended = entry === undefined ? run !== null : !isLive(entry);
     const metadata = record(result?.data.metadata);
+    const broken = result !== undefined && isInterruption(result.data.content);
     const started = this.#live.started.get(known) ?? null;
     const finished = result === undefined ? null : moment(result.time);
     const measured = started !== null && finished !== null ? finished - started : null;
@@ -223,6 +269,7 @@ export class EntryList {
     let phase = sealed ? 'ready' : 'arriving';
     if (decision === 'reject') phase = 'rejected';
     else if (decision === 'expired' && result === undefined) phase = ended ? 'interrupted' : 'expired';
+    else if (broken) phase = 'interrupted';
     else if (result !== undefined) phase = metadata.error === true ? 'failed' : 'done';
     else if (open?.interrupted === true || ended) phase = 'interrupted';
     else if (waiting) phase = 'waiting';
@@ -236,8 +283,9 @@ export class EntryList {
       name: textOrNull(call.name) ?? textOrNull(result?.data.name) ?? 'tool',
       phase,
       open,
+      silent: phase === 'arriving' && this.#live.silentSince(run) !== null,
       args: open === null ? asText(executing?.arguments ?? call.arguments) : null,
-      result: result?.data ?? null,
+      result: broken ? null : (result?.data ?? null),
       large: result?.blobs?.['/content'] ?? null,
       ms: typeof metadata.duration_ms === 'number' ? metadata.duration_ms : measured,
       started,
@@ -350,10 +398,12 @@ export class EntryList {
    * @returns {any}
    */
   #progressOf(run) {
-    const common = { key: `w:${run.run}`, kind: 'start', run: run.run, at: run.started_at, agent: run.agent };
+    const since = this.#live.silentSince(run.run);
+    const common = { key: `w:${run.run}`, kind: 'start', run: run.run, at: run.started_at, agent: run.agent, since };
     if (run.status === 'cancelling') {
       return { ...common, phase: 'stopping', by: person(run.cancel?.by), mode: run.cancel?.mode ?? 'now', step: run.iteration };
     }
+    if (since !== null) return { ...common, phase: 'silent', by: null, mode: null, step: run.iteration };
     const seen = this.#seen.get(run.run);
     if (seen?.busy) return null;
     const begun = seen?.begun === true;

@@ -1,7 +1,7 @@
-import { glyph, setChildren, setText } from './dom.js';
+import { glyph, icon, setChildren, setText } from './dom.js';
 import { timeOf } from './panel.js';
 import { headRun, stateOf, wordFor } from './run_state.js';
-import { clockTime } from './time.js';
+import { clockTime, duration } from './time.js';
 
 /** The head of the conversation: title, state, agent and connection. A part of the painter. */
 export class Header {
@@ -28,14 +28,16 @@ export class Header {
     note.hidden = run === null;
     if (run === null) return true;
     const state = stateOf(mirror, run, this.#options.thread.kinds);
-    const { word, tone } = wordFor(state, { decides: this.#options.may('decide') });
+    const now = this.#options.clock.now();
+    const silent = this.#options.thread.silentSince(run.run);
+    const { word, tone } = silent === null ? wordFor(state, { decides: this.#options.may('decide') }) : { word: 'Silent', tone: 'gone' };
     if (this.#name !== word) {
       this.#name = word;
       chip.className = `chip ${tone}`;
-      setChildren(chip, [glyph(state), Object.assign(document.createElement('span'), { textContent: word })]);
+      setChildren(chip, [silent === null ? glyph(state) : icon('wait', 'i-s'), Object.assign(document.createElement('span'), { textContent: word })]);
       chip.title = word;
     }
-    const facts = [run.agent, run.iteration > 0 ? `step ${run.iteration}` : '', stale && current !== null ? `as of ${clockTime(current, { seconds: true })}` : timeOf(run, this.#options.clock.now())];
+    const facts = [run.agent, run.iteration > 0 ? `step ${run.iteration}` : '', stale && current !== null ? `as of ${clockTime(current, { seconds: true })}` : silent === null ? timeOf(run, now) : `silent for ${duration(now - silent)}`];
     setText(note, facts.filter(Boolean).join(' · '));
     return true;
   }

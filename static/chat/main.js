@@ -382,6 +382,7 @@ gateway.on('state', (state) => {
 gateway.on('sure', connectionChanged);
 ticker.add(() => {
   if (subscription.state === 'live') current = Date.now();
+  if (subscription.state === 'live' && thread.listen(mirror)) painter.mark(conversation);
   connectionChanged();
   painter.mark(panel);
   if (mirror.offset > 0) memory.look(topic, titleOf(mirror), Date.now());

@@ -1,6 +1,6 @@
 /** What this browser did: messages it wrote, runs it stopped, questions it decided. The gateway does not tell anonymous people apart. */
 
-import { person } from './content.js';
+import { SOMEONE, person } from './content.js';
 
 const STORED = 'gateway.own';
 const REMEMBERED = 300;
@@ -43,10 +43,10 @@ export class Own {
    * Who did something, for a sentence.
    * @param {string|null} act
    * @param {unknown} by - as the topic names them
-   * @returns {string|null} `you`, a name, or null where nobody is named
+   * @returns {string|null} `you`, a name, `someone`, or null where it was no person
    */
   who(act, by) {
     const name = person(by);
-    return this.has(act) && (name === null || this.name === null || name === this.name) ? 'you' : name;
+    return this.has(act) && (name === null || name === SOMEONE || this.name === null || name === this.name) ? 'you' : name;
   }
 }

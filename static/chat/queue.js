@@ -1,4 +1,4 @@
-import { person, readContent, sentence } from './content.js';
+import { SOMEONE, capital, person, readContent, sentence } from './content.js';
 import { button, el, icon, setChildren } from './dom.js';
 import { initials } from './entries/user.js';
 
@@ -118,7 +118,7 @@ export class Queue {
   #row(row, may) {
     const { id, content, by } = row;
     const own = this.#options.own.has(id);
-    const name = own ? 'You' : (person(by) ?? 'Someone');
+    const name = own ? 'You' : capital(person(by) ?? SOMEONE);
     const change = this.#changes.get(id);
     const text = el('span', { class: 'cut grow' }, el('span', { class: 'soft' }, `${name}: `), el(change?.kind === 'withdraw' ? 'del' : 'span', {}, this.#textOf(row)));
     const face = el('span', { class: `face ${own ? 'a' : 'b'}`, 'aria-hidden': 'true' }, initials(name));

@@ -59,10 +59,11 @@ export function stateOf(mirror, run, kinds) {
 }
 
 /**
+ * Whether a tool of a run is at work.
  * @param {any} mirror
  * @param {string} run
  */
-function hasOpenCall(mirror, run) {
+export function hasOpenCall(mirror, run) {
   const { events } = mirror.context;
   const results = new Set();
   for (let index = events.length - 1; index >= 0; index -= 1) {

@@ -8,6 +8,7 @@
 import { record, textOrNull } from './content.js';
 import { EntryList } from './entry_list.js';
 import { remember } from './remember.js';
+import { Silence } from './silence.js';
 
 const DELTAS = new Map([
   ['agent_delta', 'text'],
@@ -21,6 +22,7 @@ export class Thread {
   /** The kind of text that came last, by open message. @type {Map<string, string>} */
   kinds = new Map();
   #clock;
+  #silence = new Silence();
   /** Texts that came since the last paint, by entry key. @type {Map<string, string[]>} */
   #pieces = new Map();
   /** The keys of the last list. @type {Set<string>} */
@@ -54,6 +56,7 @@ export class Thread {
   /** @param {Record<string, any>} event */
   #event(event) {
     this.#clock.observe(event.at);
+    if (this.#silence.heard(event, this.#clock.now())) this.changed = true;
     const kind = DELTAS.get(event.type);
     if (kind === undefined) {
       this.#other(event);
@@ -114,6 +117,25 @@ export class Thread {
   }
 
   /**
+   * Looks for runs that went silent, or are no more. Call now and then, while what is shown is current.
+   * @param {any} mirror
+   * @returns {boolean} whether it is so of another run
+   */
+  listen(mirror) {
+    const changed = this.#silence.check(mirror, this.#clock.now());
+    this.changed ||= changed;
+    return changed;
+  }
+
+  /**
+   * @param {string|null} run
+   * @returns {number|null} since when nothing was heard of it; null where that is no news
+   */
+  silentSince(run) {
+    return this.#silence.since(run);
+  }
+
+  /**
    * The texts that came since the last time, by entry key.
    * @returns {Map<string, string[]>}
    */
@@ -150,6 +172,7 @@ export class Thread {
       started: this.#started,
       thought: this.#thought,
       kinds: this.kinds,
+      silentSince: (run) => this.silentSince(run),
       callKey: (run, message, index, id) => this.#callKey(run, message, index, id),
     });
     const entries = list.make();

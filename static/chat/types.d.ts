@@ -71,11 +71,11 @@ declare namespace Chat {
    * user: message, name, text, attachments · note: title, text, seq; what it stands for: from, to ·
    * think and text: message, open (the mirror's open message, or null), text (once written), interrupted, live; think: ms, since ·
    * tool: name, id, phase, args, open, result, failed, ms, started, server, progress, approval, runEnded ·
-   * sub, start, end: status and facts of the run */
+   * item: name, item (of the provider, in a form that nobody here knows) · sub, start, end: status and facts of the run */
   interface Entry {
     /** Stays the same while the message is written and after. */
     key: string;
-    kind: 'user'|'think'|'text'|'tool'|'note'|'sub'|'start'|'end';
+    kind: 'user'|'think'|'text'|'item'|'tool'|'note'|'sub'|'start'|'end';
     run: string|null;
     /** Unix time in ms. */
     at: number|null;
@@ -88,6 +88,8 @@ declare namespace Chat {
     started: Map<string, number>;
     thought: Map<string, {from: number, to: number|null}>;
     kinds: Map<string, string>;
+    /** Since when nothing was heard of a run, where that is news. */
+    silentSince: (run: string|null) => number|null;
     callKey: (run: unknown, message: string, index: unknown, id: string|null) => string;
   }
   interface HeaderOptions {

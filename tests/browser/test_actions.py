@@ -246,7 +246,7 @@ async def test_stop_after_this_step_says_so_and_offers_now(stage: Stage) -> None
         await expect(other.locator("#lane .prose")).to_contain_text("the first step")
         await other.get_by_role("button", name="How to stop").click()
         await other.get_by_role("menuitem", name="After this step").click()
-        for page, who in ((one, ""), (other, ", asked by you")):
+        for page, who in ((one, ", asked by someone"), (other, ", asked by you")):
             await expect(page.locator("#stop-note")).to_have_text(f"Stops after step 1{who}")
         await one.get_by_role("button", name="Stop now").click()
         for page in (one, other):

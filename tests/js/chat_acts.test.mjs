@@ -79,13 +79,15 @@ test('json changes: what is too long to compare is one change', () => {
 
 // Who did what
 
-test('own: you, a name, or nobody named', () => {
+test('own: you, a name, someone, or no person', () => {
   const own = new Own(nowhere);
   assert.equal(own.who('r', 'Jon'), 'Jon');
-  for (const by of ['anonymous', '', null, undefined]) assert.equal(own.who('r', by), null);
+  assert.equal(own.who('r', 'anonymous'), 'someone');
+  for (const by of ['', null, undefined]) assert.equal(own.who('r', by), null);
   own.add('r');
   assert.equal(own.who('r', 'anonymous'), 'you');
   own.name = 'Jon';
+  assert.equal(own.who('r', 'anonymous'), 'you', 'before the name was known');
   assert.equal(own.who('r', { id: 'Jon' }), 'you');
   assert.equal(own.who('r', 'Lea'), 'Lea', 'she did it, whatever we asked for');
 });

@@ -217,6 +217,80 @@ test('what was cleared or summarised is a note', () => {
   assert.deepEqual({ title, seq, from, to }, { title: 'earlier messages, summarised', seq: 2, from: 0, to: 1 });
 });
 
+for (const [metadata, text, verdict] of [
+  [{ refusal: 'refused', finish_reason: 'refusal' }, null, 'The model refused.'],
+  [{ refusal: 'It is against the policy' }, '', 'The model refused: It is against the policy.'],
+  [{ refusal: 'I cannot.', finish_reason: 'stop' }, 'I cannot.', 'The model refused.'],
+  [{ finish_reason: 'content_filter' }, 'half', 'The provider’s content filter stopped it.'],
+  [{ finish_reason: 'max_output_tokens' }, 'half', 'Cut off at the length limit.'],
+  [{ finish_reason: 'length' }, null, 'Cut off at the length limit.'],
+]) {
+  test(`an answer that is not whole says so: ${JSON.stringify(metadata)}`, () => {
+    const page = new Page().feed(start());
+    page.feed(page.logged('assistant_message', { message: 'm', content: text, metadata }));
+    assert.equal(page.entries[0].kind, 'text');
+    assert.equal(page.entries[0].verdict, verdict);
+  });
+}
+
+test('what nobody knows of an answer is an entry of its own', () => {
+  const item = { type: 'mcp_approval_request', name: 'search', arguments: '{}' };
+  const page = new Page().feed(start());
+  page.feed(page.logged('assistant_message', { message: 'm', content: null, metadata: { items: [item, 5] } }));
+  assert.deepEqual(page.entries.slice(0, 2).map(({ kind, name, item: shown }) => [kind, name, shown]), [['item', 'mcp_approval_request', item], ['item', 'item', 5]]);
+});
+
+test('a call whose result only says that it was interrupted is interrupted, whoever says so', () => {
+  const call = (page, id) => page.logged('assistant_message', { message: `m${id}`, content: null, tool_calls: [{ id, name: 'look', arguments: '{}' }] });
+  const page = new Page().feed(start());
+  page.feed(call(page, 'c'), call(page, 'd'), { type: 'agent_lost', run: 'r', at: AT });
+  page.feed(start({ run: 'q' }), page.logged('tool_result', { run: 'q', tool_call_id: 'c', name: 'look', content: 'The tool call was interrupted before it gave a result.' }));
+  page.feed(page.logged('tool_result', { run: 'q', tool_call_id: 'd', name: 'look', content: 'found' }));
+  const tools = page.entries.filter(({ kind }) => kind === 'tool');
+  assert.deepEqual(tools.map(({ id, run, phase, result }) => [id, run, phase, result?.content]), [['c', 'r', 'interrupted', undefined], ['d', 'r', 'done', 'found']]);
+});
+
+test('a run that says nothing for long is silent until it says something, and its text is not', () => {
+  let now = AT;
+  const page = new Page();
+  page.thread = new Thread(new ServerClock(() => now));
+  page.feed(start(), { ...delta('Hi'), at: AT });
+  assert.equal(page.thread.listen(page.mirror), false);
+  now += 14_999;
+  assert.equal(page.thread.listen(page.mirror), false);
+  now += 1;
+  assert.equal(page.thread.listen(page.mirror), true);
+  assert.equal(page.thread.changed, true);
+  assert.equal(page.outline(), 'text* start:silent');
+  assert.deepEqual([page.entries[0].silent, page.entries[1].since], [true, AT]);
+  page.feed({ type: 'cancel_requested', run: 'other', at: AT });
+  assert.equal(page.thread.silentSince('r'), AT);
+  page.feed({ ...delta(' there'), at: now });
+  assert.equal(page.thread.changed, true);
+  assert.equal(page.outline(), 'text*');
+  assert.equal(page.entries[0].silent, false);
+});
+
+test('a run that waits for a tool, a person or another run is not silent, and is timed anew after', () => {
+  let now = AT;
+  const events = {
+    tool: (page) => page.logged('tool_call', { id: 'c', name: 'look', arguments: '{}' }),
+    person: () => ({ type: 'approval_required', run: 'r', at: AT, tool_call_id: 'a', name: 'pay', arguments: '{}' }),
+    run: () => start({ run: 's', parent: 'r' }),
+  };
+  for (const event of Object.values(events)) {
+    const page = new Page();
+    page.thread = new Thread(new ServerClock(() => now));
+    page.feed(start());
+    page.feed(event(page));
+    now += 60_000;
+    page.thread.listen(page.mirror);
+    now += 60_000;
+    page.thread.listen(page.mirror);
+    assert.equal(page.thread.silentSince('r'), null);
+  }
+});
+
 test('of several questions the oldest is the foremost', () => {
   const ask = (id) => ({ type: 'approval_required', run: 'r', at: AT, tool_call_id: id, name: 'pay', arguments: '{}' });
   const page = new Page().feed(start(), ask('a'), ask('b'));

@@ -57,7 +57,9 @@ export class EntryView {
    */
   look(kind, { live = false, tight = false } = {}) {
     if (this.element.dataset.kind !== kind) this.element.dataset.kind = kind;
-    this.element.toggleAttribute('data-live', live);
+    const silent = this.entry.silent === true;
+    this.element.toggleAttribute('data-live', live && !silent);
+    this.element.toggleAttribute('data-silent', silent);
     this.element.classList.toggle('tight', tight);
   }
 

@@ -30,13 +30,15 @@ export class StartView extends EntryView {
     const { phase, agent, run, mode, step } = this.entry;
     const by = this.page.own.who(run, this.entry.by);
     const stopping = phase === 'stopping';
-    this.look(stopping ? 'gone' : 'text', { tight: true });
-    this.setNode(stopping ? 'stopping' : 'writing', () => glyph(stopping ? 'stopping' : 'writing'));
+    const silent = phase === 'silent';
+    this.look(stopping || silent ? 'gone' : 'text', { tight: true });
+    const state = stopping ? 'stopping' : 'writing';
+    this.setNode(silent ? phase : state, () => (silent ? icon('wait', 'i-s quiet') : glyph(state)));
     const who = by === null ? '' : ` Asked by ${by}.`;
-    if (!stopping) setText(this.#text, phase === 'starting' ? `${agent ?? 'The agent'} is starting` : 'Waiting for the model');
-    else if (mode === 'after_step') setText(this.#text, `Stops after step ${step}.${who}`);
-    else setText(this.#text, `Stopping…${who}`);
-    if (phase === 'starting') this.#untick ??= this.page.ticker.add(() => this.#count());
+    if (!stopping && !silent) setText(this.#text, phase === 'starting' ? `${agent ?? 'The agent'} is starting` : 'Waiting for the model');
+    else if (stopping && mode === 'after_step') setText(this.#text, `Stops after step ${step}.${who}`);
+    else if (stopping) setText(this.#text, `Stopping…${who}`);
+    if (phase === 'starting' || silent) this.#untick ??= this.page.ticker.add(() => this.#count());
     else this.leave();
     this.#count();
   }
@@ -47,7 +49,8 @@ export class StartView extends EntryView {
   }
 
   #count() {
-    const { phase, at } = this.entry;
+    const { phase, at, since } = this.entry;
+    if (phase === 'silent') setText(this.#text, `No sign of life for ${duration(Math.max(1000, this.page.clock.now() - since))}`);
     setText(this.#time, phase === 'starting' && at !== null ? duration(Math.max(1000, this.page.clock.now() - at)) : '');
   }
 }

@@ -79,10 +79,10 @@ export class TextView extends EntryView {
   }
 
   #drawFoot() {
-    const { live, interrupted, ended, last, at, message, cut } = this.entry;
+    const { live, interrupted, ended, last, at, message, verdict } = this.entry;
     const parts = [];
     if (interrupted) parts.push(el('span', {}, interruption(ended, (by) => this.page.own.who(this.entry.run, by))));
-    else if (cut) parts.push(el('span', { class: 't-wait' }, 'Cut off at the length limit.'));
+    else if (verdict !== null) parts.push(el('span', { class: 't-wait' }, verdict));
     else if (last && at !== null) parts.push(el('span', {}, clockTime(at)));
     if (!live && (last || interrupted)) {
       parts.push(
@@ -91,7 +91,7 @@ export class TextView extends EntryView {
         copyButton(() => this.page.linkTo(message), { label: 'Copy link to this message', text: 'Link', icon: 'link' }),
       );
     }
-    const name = JSON.stringify([live, interrupted, ended, last, at, cut]);
+    const name = JSON.stringify([live, interrupted, ended, last, at, verdict]);
     if (this.#foot.dataset.shows === name) return;
     this.#foot.dataset.shows = name;
     setChildren(this.#foot, parts);

@@ -64,7 +64,8 @@ export class ThinkView extends EntryView {
   }
 
   #count() {
-    const { live, since } = this.entry;
+    const { live, since, silent } = this.entry;
+    if (silent) return;
     setText(this.#time, live && since !== null ? duration(this.page.clock.now() - since) : '');
   }
 

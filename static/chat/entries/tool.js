@@ -1,8 +1,9 @@
-import { asText, readContent, record } from '../content.js';
+import { asText, capital, readContent, record } from '../content.js';
 import { button, copyButton, el, glyph, icon, setChildren, setText, svg } from '../dom.js';
 import { fields, oneLine } from '../json_text.js';
 import { clockTime, duration, elapsed } from '../time.js';
 import { EntryView } from './entry.js';
+import { shrink } from './shrink.js';
 import { JsonView, jsonNodes } from './json_view.js';
 import { notice } from './lines.js';
 import { Question, overtaken, struck } from './question.js';
@@ -85,9 +86,20 @@ export class ToolView extends EntryView {
     if (phase === 'waiting') this.#ask();
     else this.#settle();
     if (phase === 'arriving' && open !== null) this.#drawPreview(look);
-    else if (phase !== 'waiting') setChildren(this.body, [folded ? this.#line() : this.#card(look), ...this.#afterwards()]);
+    else if (phase !== 'waiting') this.#show(folded ? this.#line() : this.#card(look), folded);
     if (focused && !this.body.contains(document.activeElement)) /** @type {HTMLElement|null} */ (this.body.querySelector('button'))?.focus();
     this.#count();
+  }
+
+  /**
+   * @param {HTMLElement} drawn
+   * @param {boolean} folded
+   */
+  #show(drawn, folded) {
+    const draw = () => setChildren(this.body, [drawn, ...this.#afterwards()]);
+    // Only what folds by itself; what the reader folds does so at once.
+    if (folded && this.#chosen === null && this.body.querySelector(':scope > .card') !== null) shrink(this.body, draw);
+    else draw();
   }
 
   #ask() {
@@ -228,7 +240,9 @@ export class ToolView extends EntryView {
     const sealed = edited ?? args;
     if (sealed !== null && sealed !== '' && sealed !== '{}') card.append(part(edited === null ? 'Arguments' : 'Arguments as edited', sealed));
     else if (open !== null && open.text !== '') card.append(part('Preview, not final', open.text));
-    if (result !== null) card.append(this.#result(result, phase === 'failed'));
+    // What comes and folds at once would only push what is below.
+    const passing = phase === 'done' && this.#chosen === null;
+    if (result !== null && !passing) card.append(this.#result(result, phase === 'failed'));
     if (phase === 'interrupted') card.append(el('div', { class: 'card-part' }, el('p', {}, open === null ? 'No result. It may have had effects.' : 'It was not called.')));
     return card;
   }
@@ -304,11 +318,6 @@ export class ToolView extends EntryView {
 /** @param {number} bytes */
 function size(bytes) {
   return bytes < 1e6 ? `${Math.round(bytes / 1e3)} kB` : `${(bytes / 1e6).toFixed(1)} MB`;
-}
-
-/** @param {string} word */
-function capital(word) {
-  return word.charAt(0).toUpperCase() + word.slice(1);
 }
 
 /**

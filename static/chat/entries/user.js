@@ -1,3 +1,4 @@
+import { capital } from '../content.js';
 import { el, setText } from '../dom.js';
 import { clockTime } from '../time.js';
 import { EntryView } from './entry.js';
@@ -28,7 +29,7 @@ export class UserView extends EntryView {
   render() {
     const { name, message, text, at, attachments, pending } = this.entry;
     const own = pending !== undefined || this.page.own.has(message);
-    const shown = own ? 'You' : (name ?? 'User');
+    const shown = own ? 'You' : capital(name ?? 'User');
     this.look('user');
     this.element.classList.toggle('pending', pending !== undefined);
     setText(this.node, initials(shown));
