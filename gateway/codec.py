@@ -52,7 +52,8 @@ def encode_event(event: Mapping[str, Any]) -> bytes:
     except UnicodeEncodeError:
         data = _encode(_well_formed(event))
     if len(data) > MAX_EVENT_BYTES:
-        raise EventRefusedError(f"expected an event of at most {MAX_EVENT_BYTES} bytes, got {len(data)}")
+        limit = f"{MAX_EVENT_BYTES // 1024} KiB ({MAX_EVENT_BYTES} bytes)"
+        raise EventRefusedError(f"expected an event of at most {limit}, got {len(data)} bytes")
     return data
 
 

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import logging
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -29,6 +30,10 @@ END_PATIENCE = 20.0
 """Seconds the watchdog gets to end the server; longer than its own patience."""
 PORT_TRIES = 10
 LOG_LINES = 40
+
+_LOG_LINE = re.compile(r"\d+:[A-Z] .*? (?P<level>[-.*#]) (?P<text>.*\S)")
+"""``<pid>:<role> <time> <level> <text>``, # being a warning."""
+_SIGNALS = {number.value: number.name for number in signal.Signals}
 
 _WATCHDOG = Path(__file__).with_name("watchdog.py")
 _PORT_TAKEN = (
@@ -111,7 +116,7 @@ class EmbeddedServer:
 
         """
         await self.failed.wait()
-        raise EmbeddedServerError(f"the embedded server ended; its last log lines:\n{self.log}")
+        raise EmbeddedServerError(f"the embedded server ended: {self._ending()}")
 
     async def _start_somewhere(self, program: str, directory: Path, *, port: int | None, password: str) -> int:
         """Start it on the port, or on another one where that is taken."""
@@ -121,7 +126,7 @@ class EmbeddedServer:
                 return tried
             await self._end()
             port = None
-        raise EmbeddedServerError(f"found no free port in {PORT_TRIES} tries; the last log lines:\n{self.log}")
+        raise EmbeddedServerError(f"found no free port in {PORT_TRIES} tries: {self._last_word()}")
 
     async def _start(self, program: str, directory: Path, *, port: int, password: str) -> bool:
         """Start it on a port; False where the port was taken meanwhile."""
@@ -157,7 +162,7 @@ class EmbeddedServer:
             )
         if answer[:1] != ["started"]:
             await self._reading
-            raise EmbeddedServerError(f"the server's watchdog did not start:\n{self.log}")
+            raise EmbeddedServerError(f"the embedded server's watchdog did not start: {self._last_word()}")
         return await self._answers(process, port=port, password=password)
 
     async def _answers(self, process: asyncio.subprocess.Process, *, port: int, password: str) -> bool:
@@ -175,8 +180,27 @@ class EmbeddedServer:
                     await self._reading
                 if any(sign in self.log for sign in _PORT_TAKEN):
                     return False
-                raise EmbeddedServerError(f"the server did not start; its log:\n{self.log}")
-        raise EmbeddedServerError(f"the server did not answer within {START_PATIENCE:g} s; its log:\n{self.log}")
+                raise EmbeddedServerError(f"the embedded server did not start: {self._ending()}")
+        raise EmbeddedServerError(
+            f"the embedded server did not answer within {START_PATIENCE:g} s: {self._last_word()}"
+        )
+
+    def _ending(self) -> str:
+        """Say in one line how the server ended."""
+        code = None if self._process is None else self._process.returncode
+        # The watchdog's exit code is the server's, a signal's number below 0 as the byte it leaves.
+        number = 0 if code is None else -code if code < 0 else 256 - code
+        if number in _SIGNALS:
+            return f"killed by {_SIGNALS[number]}"
+        return f"exit code {code}, {self._last_word()}"
+
+    def _last_word(self) -> str:
+        """Give the log's last line of importance, or the last one where none has its form."""
+        told = [match for match in map(_LOG_LINE.match, self._log) if match]
+        grave = [match["text"] for match in told if match["level"] == "#"]
+        if grave:
+            return grave[-1]
+        return next((line.strip() for line in reversed(self._log) if line.strip()), "it said nothing")
 
     async def _read_log(self, source: asyncio.StreamReader) -> None:
         while line := await source.readline():
@@ -187,6 +211,8 @@ class EmbeddedServer:
     async def _watch(self) -> None:
         assert self._process is not None  # noqa: S101  # for the type checker: it was started
         await self._process.wait()
+        if self._reading is not None:
+            await asyncio.shield(self._reading)  # `_end` waits for it too
         self.failed.set()
 
     async def _end(self) -> None:

@@ -1,13 +1,16 @@
 """``gateway publish``."""
 
+import os
 import sys
 from typing import Any
 
 import click
-import msgspec
 
 from gateway.cli.loop import run_async
 from gateway.cli.target import client, gateway_options, read_topic
+from gateway.codec import decode_event, encode_event
+from gateway.errors import EventRefusedError
+from gateway.event_types import check_publishable
 from gateway.types import Topic
 
 __all__ = ["command"]
@@ -22,13 +25,15 @@ def command(*, topic: Topic, event: str, url: str | None, token: str | None) -> 
 
     Its "type" may be anything but the types that agent runs write.
     """
-    text = sys.stdin.read() if event == "-" else event
+    # What the shell gave that is no UTF-8 comes back as it was, and is refused as such.
+    text = sys.stdin.buffer.read() if event == "-" else os.fsencode(event)
     try:
-        data = msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
-        raise click.UsageError(f"expected the event as JSON: {error}") from error
-    if not isinstance(data, dict):
-        raise click.UsageError("expected the event as a JSON object")
+        data = decode_event(text)
+        # The gateway's own checks, in its order: it would take nothing that breaks a rule.
+        check_publishable(data)
+        encode_event(data)
+    except EventRefusedError as error:
+        raise click.UsageError(f"the event is refused: {error}") from error
     run_async(_publish(topic, data, url=url, token=token))
 
 

@@ -239,6 +239,39 @@ async def test_program_that_fails_is_told_with_its_log(monkeypatch: pytest.Monke
     program.write_text("#!/bin/sh\necho the disk is on fire\nexit 3\n")
     program.chmod(0o755)
     monkeypatch.setattr(embedded, "find_server", lambda: str(program))
-    with pytest.raises(EmbeddedServerError, match="the disk is on fire"):
+    with pytest.raises(EmbeddedServerError) as caught:
         async with EmbeddedServer():
             pass
+    assert str(caught.value) == "the embedded server did not start: exit code 3, the disk is on fire"
+
+
+async def test_server_that_ends_is_told_in_one_line() -> None:
+    async with EmbeddedServer() as server:
+        async with Redis.from_url(server.url) as redis:
+            await redis.shutdown(nosave=True)
+        with pytest.raises(EmbeddedServerError) as caught:
+            await server.wait()
+    text = str(caught.value)
+    assert text.startswith("the embedded server ended: exit code 0, ")
+    assert "ready to exit" in text
+    assert "\n" not in text
+
+
+async def test_server_that_is_killed_is_told_in_one_line() -> None:
+    async with EmbeddedServer() as server:
+        server_of(server).kill()
+        with pytest.raises(EmbeddedServerError) as caught:
+            await server.wait()
+    assert str(caught.value) == "the embedded server ended: killed by SIGKILL"
+
+
+async def test_broken_data_is_told_with_the_servers_own_word(tmp_path: Path) -> None:
+    async with EmbeddedServer(tmp_path) as server, Redis.from_url(server.url) as redis:
+        await redis.set("key", "value")
+    for file in (tmp_path / "appendonlydir").glob("*.incr.aof"):
+        file.write_bytes(b"nonsense\r\n" * 5)
+    with pytest.raises(EmbeddedServerError) as caught:
+        async with EmbeddedServer(tmp_path):
+            pass
+    assert "Bad file format reading the append only file" in str(caught.value)
+    assert "\n" not in str(caught.value)

@@ -58,6 +58,13 @@ async def test_publish_refused_is_one_line_and_1(server: ProtocolServer) -> None
     assert await process.end() == (1, "", "gateway: 103: no\n")
 
 
+async def test_publish_of_the_gateways_own_type_is_one_line_and_1(server: ProtocolServer) -> None:
+    process = await start(server, "publish", "t", '{"type":"user_message"}')
+    expected = "gateway: 103: events of type user_message are the gateway's own\n"
+    assert await process.end() == (1, "", expected)
+    assert server.connected == []
+
+
 async def test_send_prints_the_waiting_messages_id(server: ProtocolServer) -> None:
     process = await start(server, "send", "t", "hello", "--id", "mine", "--token", "secret")
     command = await server.command("rpc")
