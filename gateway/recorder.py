@@ -74,9 +74,12 @@ class Recorder:
             title: The topic's title; None leaves it.
 
         Raises:
-            EventRefusedError: One breaks an entry rule; nothing has changed then.
+            EventRefusedError: It does not continue this one, or an event breaks an entry rule; nothing has changed.
 
         """
+        calls = self.context.tool_calls
+        if not after.log.continues(self.context.log) or after.tool_calls[: self._calls] != calls:
+            raise EventRefusedError("expected a context that continues the run's own")
         out: list[Outgoing] = []
         mark = self.mark()
         chain = self._hash

@@ -10,6 +10,7 @@ from gateway.codec import encode_json
 from gateway.context.context import Context
 from gateway.context.event import BOOKKEEPING_TYPES
 from gateway.context.messages import Message
+from gateway.context.redaction import redacted, secrets_of
 from gateway.context.usage import Usage
 from gateway.errors import EventRefusedError
 from gateway.event_types import check_publishable
@@ -31,6 +32,8 @@ class RunEvents:
         """Of each tool call that runs, when it began."""
         self._calls: dict[str, Usage] = {}
         """What each model call has cost so far."""
+        self._secrets: tuple[object, tuple[str, ...]] = (None, ())
+        """The context's deps when they were last looked through, and the secrets among them."""
 
     @property
     def context(self) -> Context:
@@ -167,7 +170,7 @@ class RunEvents:
         Args:
             tool_call_id: The call's id.
             name: The tool.
-            content: Text; anything else becomes JSON text.
+            content: Text; anything else becomes JSON text. An error's is redacted as a log line is.
             error: It failed.
             duration_ms: How long it took; None is the time since `tool_call`.
             metadata: More about it; None for nothing.
@@ -182,7 +185,8 @@ class RunEvents:
             duration_ms = round((self._now() - started) * 1000)
         if duration_ms is not None:
             facts["duration_ms"] = duration_ms
-        message = in_text(Message.tool(tool_call_id, content, name=name, metadata=facts))
+        shown = self._redacted(content) if error else content
+        message = in_text(Message.tool(tool_call_id, shown, name=name, metadata=facts))
         self._writer.record(self.context.add_message(message))
         self._running.pop(tool_call_id, None)
 
@@ -204,7 +208,7 @@ class RunEvents:
     async def log(
         self, level: str, message: str, *, logger: str | None = None, fields: Mapping[str, Any] | None = None
     ) -> None:
-        """Publish a log line.
+        """Publish a log line; what stands under a secret name in the context's deps is redacted in it.
 
         Args:
             level: ``debug``, ``info``, ``warning`` or ``error``.
@@ -214,8 +218,8 @@ class RunEvents:
 
         """
         await self._writer.ready()
-        facts = dict(fields) if fields else None
-        event = self._writer.event("log", level=level, message=message, logger=logger, fields=facts)
+        facts = self._redacted(dict(fields)) if fields else None
+        event = self._writer.event("log", level=level, message=self._redacted(message), logger=logger, fields=facts)
         self._writer.put(outgoing(event))
 
     async def progress(
@@ -283,14 +287,23 @@ class RunEvents:
         """Change the context by its own methods, such as `replace_message_range` or `clear`; all of it is published.
 
         Args:
-            change: Gives a context that continues the one it gets.
+            change: Gives a context that continues the one it gets: a longer log, more tool calls, more usage.
+
+        Raises:
+            EventRefusedError: It does not continue it, or an event breaks an entry rule.
 
         """
         await self._writer.ready()
-        self._writer.record(change(self.context))
+        before = self.context
+        after = change(before)
+        added = _added(before.usage, after.usage)
+        self._writer.record(msgspec.structs.replace(after, usage=before.usage))
+        if added != Usage():
+            # Readers know usage as a sum over model calls, and this is one of its own.
+            await self.usage(added, call=new_id())
 
     async def emit(self, event: Mapping[str, Any]) -> None:
-        """Publish an event of the agent's own.
+        """Publish an event of the agent's own, redacted as a log line is.
 
         Args:
             event: Any object whose type is none of the protocol's.
@@ -303,7 +316,8 @@ class RunEvents:
         await self._writer.ready()
         check_publishable(event)
         common = self._writer.event("")
-        self._writer.put(outgoing({"at": common["at"], **event, "run": common["run"]}))
+        told = {name: value if name == "type" else self._redacted(value) for name, value in event.items()}
+        self._writer.put(outgoing({"at": common["at"], **told, "run": common["run"]}))
 
     async def flush(self) -> Position:
         """Wait until everything so far is stored; returns where it stands."""
@@ -312,8 +326,23 @@ class RunEvents:
         self._writer.sender.notify()
         return await self._writer.stored()
 
+    def _redacted(self, value: Any) -> Any:
+        """Take the secrets of the context's deps out of texts."""
+        deps = self.context.deps
+        if self._secrets[0] is not deps:
+            self._secrets = (deps, secrets_of(deps))
+        return redacted(value, self._secrets[1])
+
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
+
+
+def _added(before: Usage, after: Usage) -> Usage:
+    old = before.to_dict()
+    added = {name: value - old[name] for name, value in after.to_dict().items()}
+    if min(added.values()) < 0:
+        raise EventRefusedError("expected a context whose usage has not become less")
+    return Usage(**added)
 
 
 _SETTABLE = frozenset({"agent_name", "system_prompt", "needs_response", "iteration", "max_iterations"})

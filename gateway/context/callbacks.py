@@ -2,6 +2,7 @@
 
 import inspect
 import logging
+import traceback
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -10,6 +11,7 @@ import msgspec
 
 from gateway.context.context import Context
 from gateway.context.pubsub import Notification, publish
+from gateway.context.redaction import redacted, secrets_of
 
 __all__ = [
     "EVENTS",
@@ -52,16 +54,18 @@ async def emit(ctx: Context, event: str, payload: Any) -> None:
     Args:
         ctx: Who is told. Callback and sink may be coroutine functions; they are awaited.
         event: One of `EVENTS`, or any other name.
-        payload: Its facts.
+        payload: Its facts. In what is published the secrets among the deps are redacted.
 
     """
     notification = notification_for(event, payload)
     callback = ctx.callbacks.get(event)
     if callback is not None:
-        await _call(f"callback {event}", callback, event, payload)
+        await _call(ctx, f"callback {event}", callback, event, payload)
     if ctx.notify is not None:
-        await _call(f"sink of {notification.type}", ctx.notify, notification)
-    await publish(ctx.pubsub, ctx.pubsub_topic, notification)
+        await _call(ctx, f"sink of {notification.type}", ctx.notify, notification)
+    if ctx.pubsub is not None and ctx.pubsub_topic is not None:
+        told = redacted(payload, secrets_of(ctx.deps))
+        await publish(ctx.pubsub, ctx.pubsub_topic, msgspec.structs.replace(notification, payload=told))
 
 
 async def emit_many(ctx: Context, pairs: Iterable[tuple[str, Any]]) -> None:
@@ -118,10 +122,11 @@ def has_notification(ctx: Context) -> bool:
     return ctx.notify is not None
 
 
-async def _call(what: str, fn: Callable[..., Any], *arguments: Any) -> None:
+async def _call(ctx: Context, what: str, fn: Callable[..., Any], *arguments: Any) -> None:
     try:
         result = fn(*arguments)
         if inspect.isawaitable(result):
             await result
-    except Exception:
-        _logger.exception("%s failed", what)
+    except Exception as error:
+        trace = redacted("".join(traceback.format_exception(error)), secrets_of(ctx.deps))
+        _logger.error("%s failed\n%s", what, trace)  # noqa: TRY400 - the traceback, but for secrets

@@ -10,6 +10,7 @@ import msgspec
 
 from gateway.context import inspection, request, saved
 from gateway.context.event import BOOKKEEPING_TYPES
+from gateway.context.jsonlike import Live, brief
 from gateway.context.log import EventLog
 from gateway.context.messages import Content, ContentPart, Message, ToolCall
 from gateway.context.pubsub import Notification, PubSub, default_pubsub
@@ -22,7 +23,6 @@ if TYPE_CHECKING:  # only names: their modules wait, and this one must not load 
     from gateway.context.approval import ApprovalHandler
     from gateway.context.hooks import HookRegistry
     from gateway.context.skills import Skill
-from gateway.context.jsonlike import brief
 
 __all__ = ["Context"]
 
@@ -31,7 +31,7 @@ _logger = logging.getLogger(__package__)
 _INTERRUPTED = "The tool call was interrupted before it gave a result."
 
 
-class Context(msgspec.Struct, frozen=True, kw_only=True):
+class Context(Live, msgspec.Struct, frozen=True, kw_only=True):
     """The conversation of one agent; a value: every change gives a new context.
 
     Make one with `new`; fields without a method of their own are changed with `msgspec.structs.replace`.

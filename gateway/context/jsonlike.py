@@ -14,12 +14,18 @@ import msgspec
 
 from gateway.context.times import format_time
 
-__all__ = ["MAX_DEPTH", "brief", "compact_json", "lenient", "native"]
+__all__ = ["MAX_DEPTH", "Live", "brief", "compact_json", "lenient", "native"]
 
 MAX_DEPTH = 64
 """Levels of nesting that data may have (PROTOCOL.md 4.4); it also ends the search in a value that holds itself."""
 
 _encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
+
+class Live:
+    """A value of this process, which has no JSON form although its fields may: it holds what must not leave."""
+
+    __slots__ = ()
 
 
 def native(value: Any, *, depth: int = MAX_DEPTH) -> Any:
@@ -63,7 +69,7 @@ def _native_other(value: Any, depth: int) -> Any:
         return value.isoformat()
     if isinstance(value, UUID):
         return str(value)
-    if isinstance(value, msgspec.Struct):
+    if isinstance(value, msgspec.Struct) and not isinstance(value, Live):
         return native(msgspec.structs.asdict(value), depth=depth + 1)
     if isinstance(value, Mapping):
         return {_native_key(key): native(item, depth=depth) for key, item in value.items()}
@@ -94,7 +100,7 @@ def lenient(value: Any, *, depth: int = MAX_DEPTH) -> Any:
 
     """
     if depth > 0:
-        if isinstance(value, msgspec.Struct):
+        if isinstance(value, msgspec.Struct) and not isinstance(value, Live):
             value = msgspec.structs.asdict(value)
         if isinstance(value, Mapping):
             return {_lenient_key(key): lenient(item, depth=depth - 1) for key, item in value.items()}

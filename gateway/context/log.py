@@ -203,6 +203,17 @@ class EventLog:
             events = [*events[:count], event]
         return self._of(events, count + 1, event.seq + 1, self._memo)
 
+    def continues(self, earlier: "EventLog") -> bool:
+        """Tell whether this log has grown from an earlier one, or is it; it costs nothing."""
+        count = len(earlier)
+        if self._count < count:
+            return False
+        # Grown logs share their events, so that the last one stands for all before it.
+        if count and self._events[count - 1] is not earlier._events[count - 1]:  # noqa: SLF001 - of the same class
+            return False
+        following = self._events[count].seq if self._count > count else self._next_seq
+        return following == earlier.next_seq
+
     def __len__(self) -> int:
         return self._count
 

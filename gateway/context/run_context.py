@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gateway.context.jsonlike import brief
+from gateway.context.jsonlike import Live, brief
 from gateway.context.usage import Usage
 
 if TYPE_CHECKING:  # only a name: approval waits, and this module must not load what waits
@@ -17,7 +17,7 @@ SANDBOX_MODES = ("read_only", "workspace_write", "danger_full_access")
 _DEFAULT_MODE = "read_only"
 
 
-class RunContext(msgspec.Struct, frozen=True, kw_only=True):
+class RunContext(Live, msgspec.Struct, frozen=True, kw_only=True):
     """Plain data for tools; make one directly to call a tool outside a run.
 
     Attributes:
@@ -57,6 +57,10 @@ class RunContext(msgspec.Struct, frozen=True, kw_only=True):
             approval_gated=approval_gated,
             sandbox=sandbox,
         )
+
+    def __repr__(self) -> str:
+        # Not with its deps: whoever shows it, in a message or a log line, would show their secrets.
+        return f"<RunContext at retry {self.retry}>"
 
 
 class SandboxPolicy(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,37 +2,25 @@
 
 import logging
 from collections.abc import Mapping
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from gateway.context.errors import ContextDecodeError, InvalidEventError
-from gateway.context.jsonlike import MAX_DEPTH, brief, lenient, native
+from gateway.context.jsonlike import MAX_DEPTH, Live, brief, lenient, native
 from gateway.context.log import EventLog
 from gateway.context.messages import Message, ToolCall, content_to_raw
+from gateway.context.redaction import is_secret
 from gateway.context.times import format_time, parse_time
 from gateway.context.usage import Usage
 
 if TYPE_CHECKING:
     from gateway.context.context import Context
 
-__all__ = ["SENSITIVE", "load", "save"]
+__all__ = ["load", "save"]
 
 VERSION = 2
-SENSITIVE = (
-    "api_key",
-    "apikey",
-    "token",
-    "secret",
-    "password",
-    "passwd",
-    "authorization",
-    "credential",
-    "private_key",
-    "access_key",
-    "auth_token",
-    "bearer",
-)
-"""A dependency whose key contains one of these, in any case, is not saved."""
-
 _logger = logging.getLogger(__package__)
 
 
@@ -65,7 +53,9 @@ def load(data: object) -> dict[str, Any]:
     """
     version = data.get("version") if isinstance(data, Mapping) else None
     if not isinstance(data, Mapping) or type(version) is not int:
-        raise ContextDecodeError("missing_version", f"expected a map with a version number, got {brief(data)}")
+        # Not with what came: it may be anybody's secrets.
+        kind = "one without" if isinstance(data, Mapping) else type(data).__name__
+        raise ContextDecodeError("missing_version", f"expected a map with a version number, got {kind}")
     if version not in {1, VERSION}:
         raise ContextDecodeError("unsupported_version", f"expected version 1 or 2, got {version}", version=version)
     try:
@@ -117,7 +107,7 @@ def _saved_map(entries: Mapping[Any, Any], depth: int, *, top: bool = False) -> 
         if not isinstance(key, str):
             _logger.warning("a dependency with a key of type %s is not saved; only text is", type(key).__name__)
             continue
-        if any(word in key.lower() for word in SENSITIVE):
+        if is_secret(key):
             # At the top this is what the rule is for; below it the caller may not expect it.
             _logger.log(logging.DEBUG if top else logging.WARNING, "dependency %s is not saved: its name", brief(key))
             continue
@@ -131,6 +121,10 @@ def _saved_map(entries: Mapping[Any, Any], depth: int, *, top: bool = False) -> 
 def _saved_value(value: Any, depth: int) -> Any:
     if depth <= 0:
         raise ValueError(f"expected at most {MAX_DEPTH} levels of nesting")
+    if isinstance(value, Enum):
+        value = value.value
+    if isinstance(value, msgspec.Struct) and not isinstance(value, Live):
+        value = msgspec.structs.asdict(value)
     if isinstance(value, Mapping):
         return _saved_map(value, depth)
     if isinstance(value, list | tuple):

@@ -1,8 +1,10 @@
 """Running one tool call: validate, ask, run, try again."""
 
 import asyncio
+import copy
 import inspect
 import logging
+import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,6 +14,7 @@ from gateway.context.approval import ApprovalRequest, Approve, Edit, Reject, par
 from gateway.context.context import Context
 from gateway.context.errors import ExecutionCancelled, ToolError, ToolTimeout
 from gateway.context.jsonlike import brief
+from gateway.context.redaction import redacted, secrets_of
 from gateway.context.run_context import RunContext
 from gateway.context.schema import check_arguments
 from gateway.context.update import ContextUpdate
@@ -117,7 +120,12 @@ async def execute_tool(
                 raise ToolTimeout(tool_name=tool.name, attempt=attempt, timeout=tool.timeout or 0.0) from error
             if attempt > tool.retries:
                 raise ToolError("failed", tool_name=tool.name, attempt=attempt, original=error) from error
-            _logger.info("tool %s failed at attempt %d and is tried again: %s", tool.name, attempt, error)
+            _logger.info(
+                "tool %s failed at attempt %d and is tried again: %s",
+                tool.name,
+                attempt,
+                _told(str(error), run_context),
+            )
     if isinstance(result, ToolFailure):
         raise ToolError("returned_error", tool_name=tool.name, attempt=attempt, original=result.reason)
     return result if isinstance(result, ToolResult) else ToolResult(value=result)
@@ -146,15 +154,17 @@ async def approved_arguments(
     if run.approval_handler is None:
         _logger.warning("tool %s requires approval and nobody can be asked; it does not run", tool.name)
         raise ToolError("approval_required", tool_name=tool.name)
-    request = ApprovalRequest(name=tool.name, id=call_id, arguments=arguments, tool=tool)
     try:
-        answer = run.approval_handler(request)
+        # A copy: a yes is to what was shown, whatever the handler does to it.
+        shown = copy.deepcopy(arguments)
+        answer = run.approval_handler(ApprovalRequest(name=tool.name, id=call_id, arguments=shown, tool=tool))
         if inspect.isawaitable(answer):
             answer = await answer
     except ExecutionCancelled:
         raise
     except Exception as error:
-        _logger.warning("tool %s does not run: the approval handler failed", tool.name, exc_info=True)
+        trace = _told("".join(traceback.format_exception(error)), run)
+        _logger.warning("tool %s does not run: the approval handler failed\n%s", tool.name, trace)
         raise ToolError("approval_rejected", tool_name=tool.name, original=error) from error
     match parse_decision(answer):
         case Approve():
@@ -165,7 +175,8 @@ async def approved_arguments(
         case Reject(reason=reason):
             raise ToolError("approval_rejected", tool_name=tool.name, original=reason)
         case _:
-            _logger.warning("tool %s does not run: the answer %s is not understood", tool.name, brief(answer))
+            told = _told(brief(answer), run)
+            _logger.warning("tool %s does not run: the answer %s is not understood", tool.name, told)
             raise ToolError("approval_rejected", tool_name=tool.name)
 
 
@@ -194,6 +205,11 @@ def _check(tool: Tool, arguments: object) -> None:
         check_arguments(tool.parameters, arguments)
     except ValueError as error:
         raise ToolError("invalid_arguments", tool_name=tool.name, original=error) from error
+
+
+def _told(text: str, run: RunContext) -> str:
+    """Make a text fit for a log line."""
+    return str(redacted(text, secrets_of(run.deps)))
 
 
 async def _run(tool: Tool, arguments: Mapping[str, Any], run: RunContext) -> Any:
