@@ -11,8 +11,10 @@ __all__ = ["ENV_PREFIX", "Settings", "SettingsError"]
 ENV_PREFIX = "GATEWAY_"
 """``ping_interval`` is read from ``GATEWAY_PING_INTERVAL``, and so on."""
 
+_FOR_EVER = 1e9
+"""Seconds: no clock and no timer can wait for infinity."""
 _Port = Annotated[int, Meta(ge=0, le=65535)]
-_Seconds = Annotated[float, Meta(gt=0)]
+_Seconds = Annotated[float, Meta(gt=0, le=_FOR_EVER)]
 _Bytes = Annotated[int, Meta(ge=1)]
 
 
@@ -55,7 +57,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         Meta(description="seconds a command may wait for the broker before a temporary error; clients give up at 5"),
     ] = 4.0
     drain: Annotated[
-        float, Meta(description="seconds over which the connections are closed at shutdown; 0 closes at once", ge=0)
+        float,
+        Meta(
+            description="seconds over which the connections are closed at shutdown; 0 closes at once",
+            ge=0,
+            le=_FOR_EVER,
+        ),
     ] = 3.0
     max_frame: Annotated[_Bytes, Meta(description="bytes of the largest frame taken from a client")] = 128 * 1024
     max_topics: Annotated[int, Meta(description="topics one connection may subscribe to", ge=1)] = 512
@@ -76,7 +83,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ] = 20_000
     audit_interval: Annotated[_Seconds, Meta(description="seconds between checks that no event was missed")] = 10.0
     linger: Annotated[
-        float, Meta(description="seconds a topic without readers is kept in memory; 0 drops it at once", ge=0)
+        float,
+        Meta(description="seconds a topic without readers is kept in memory; 0 drops it at once", ge=0, le=_FOR_EVER),
     ] = 5.0
 
     @classmethod
@@ -95,7 +103,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             try:
                 found[name] = msgspec.convert(text, hint, strict=False)
             except msgspec.ValidationError as error:
-                raise SettingsError(f"{ENV_PREFIX}{name.upper()}: {error}, got {text!r}") from error
+                expected = str(error).partition(", got ")[0]
+                raise SettingsError(f"{ENV_PREFIX}{name.upper()}: {expected}, got {text!r}") from error
         return cls(**found)
 
     @classmethod

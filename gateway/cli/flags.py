@@ -5,14 +5,26 @@ from typing import Any, TypeVar, get_type_hints
 
 import click
 import msgspec
+from click.core import ParameterSource
 
 from gateway.settings import ENV_PREFIX, Settings
 
-__all__ = ["settings_flags"]
+__all__ = ["Flag", "settings_flags"]
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 _HINTS = get_type_hints(Settings, include_extras=True)
+
+
+class Flag(click.Option):
+    """An option that may come from a variable too; an error names the one that it came from."""
+
+    def get_error_hint(self, ctx: click.Context | None) -> str:
+        """Name what was given; click itself would name both."""
+        source = None if ctx is None or self.name is None else ctx.get_parameter_source(self.name)
+        if source is ParameterSource.ENVIRONMENT and isinstance(self.envvar, str):
+            return f"'{self.envvar}'"
+        return " / ".join(f"'{name}'" for name in self.opts)
 
 
 def settings_flags(*, leave_out: frozenset[str] = frozenset()) -> Callable[[_Command], _Command]:
@@ -31,6 +43,7 @@ def settings_flags(*, leave_out: frozenset[str] = frozenset()) -> Callable[[_Com
             default = f"  [default: {defaults[name]}]" if defaults[name] != "" else ""
             command = click.option(
                 f"--{name.replace('_', '-')}",
+                cls=Flag,
                 envvar=ENV_PREFIX + name.upper(),
                 show_envvar=True,
                 callback=_convert,
@@ -58,4 +71,6 @@ def _convert(_context: click.Context, parameter: click.Parameter, value: str | N
     try:
         return msgspec.convert(value, _HINTS[parameter.name], strict=False)
     except msgspec.ValidationError as error:
-        raise click.BadParameter(f"{error}, got {value!r}") from error
+        # What it got is text, which is no news.
+        expected = str(error).partition(", got ")[0]
+        raise click.BadParameter(f"{expected}, got {value!r}") from error

@@ -2,11 +2,13 @@
 
 import asyncio
 import contextlib
+import http.client
 import os
 import signal
 import socket
 import sys
 import threading
+import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -16,10 +18,10 @@ import click
 import msgspec
 
 from gateway.broker.embedded import EmbeddedServer
-from gateway.cli.flags import settings_flags
+from gateway.cli.flags import Flag, settings_flags
 from gateway.cli.interrupt import INTERRUPTED
 from gateway.cli.loop import run_async
-from gateway.cli.server import bind, loop_factory, serve, serve_workers
+from gateway.cli.server import PortTakenError, bind, loop_factory, serve, serve_workers
 from gateway.cli.target import checked_redis_url, without_password
 from gateway.note import Note, noted
 from gateway.settings import Settings
@@ -27,10 +29,15 @@ from gateway.settings import Settings
 __all__ = ["address", "command", "listen", "note_of"]
 
 
+PROBE_PATIENCE = 1.0
+"""Seconds that whoever has the port gets to say who it is."""
+
+
 @click.command
 @settings_flags()
 @click.option(
     "--data-dir",
+    cls=Flag,
     envvar="GATEWAY_DATA_DIR",
     show_envvar=True,
     type=click.Path(file_okay=False, path_type=Path),
@@ -122,12 +129,32 @@ def listen(settings: Settings) -> socket.socket:
         return bind(settings.host, settings.port)
     except OSError as error:
         raise click.UsageError(f"cannot listen on {settings.host}, port {settings.port}: {error.strerror}") from error
+    except PortTakenError as error:
+        url = _url(settings.host, settings.port)
+        if _is_gateway(url):
+            raise PortTakenError(host=error.host, port=error.port, gateway=url) from error
+        raise
 
 
 def address(settings: Settings, listener: socket.socket) -> str:
     """Give the address at which this machine reaches the gateway."""
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(settings.host, settings.host)  # noqa: S104  # read, not bound
-    return f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
+    return _url(settings.host, listener.getsockname()[1])
+
+
+def _url(host: str, port: int) -> str:
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)  # noqa: S104  # read, not bound
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def _is_gateway(url: str) -> bool:
+    """Whether what answers at an address of this machine says what a gateway says."""
+    # Without the proxies of the environment: it is this machine.
+    here = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with here.open(f"{url}/healthz", timeout=PROBE_PATIENCE) as answer:
+            return bool(msgspec.json.decode(answer.read(100)) == {"ok": True})
+    except (OSError, ValueError, http.client.HTTPException):
+        return False
 
 
 def note_of(settings: Settings, listener: socket.socket) -> Note:

@@ -52,15 +52,19 @@ class PortTakenError(GatewayError):
     Attributes:
         host: The address.
         port: The port.
+        gateway: The address of the gateway that it is; None for another program.
 
     """
 
-    def __init__(self, *, host: str, port: int) -> None:
-        super().__init__(host, port)
+    def __init__(self, *, host: str, port: int, gateway: str | None = None) -> None:
+        super().__init__(host, port, gateway)
         self.host = host
         self.port = port
+        self.gateway = gateway
 
     def __str__(self) -> str:
+        if self.gateway is not None:
+            return f"a gateway already serves {self.gateway}; choose another port with --port"
         return f"port {self.port} of {self.host} is taken by another program; choose another one with --port"
 
 

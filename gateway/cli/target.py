@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 import click
 
 from gateway import note
+from gateway.cli.flags import Flag
 from gateway.client import Client
 from gateway.settings import Settings
 from gateway.types import Topic, parse_topic
@@ -38,10 +39,16 @@ def read_topic(_context: click.Context, _parameter: click.Parameter, value: str)
 def gateway_options(command: _Command) -> _Command:
     """Add ``--url`` and ``--token``."""
     command = click.option(
-        "--token", envvar="GATEWAY_TOKEN", show_envvar=True, metavar="TOKEN", help="What the gateway knows you by."
+        "--token",
+        cls=Flag,
+        envvar="GATEWAY_TOKEN",
+        show_envvar=True,
+        metavar="TOKEN",
+        help="What the gateway knows you by.",
     )(command)
     return click.option(
         "--url",
+        cls=Flag,
         envvar="GATEWAY_URL",
         show_envvar=True,
         metavar="URL",
@@ -53,6 +60,7 @@ def redis_options(command: _Command) -> _Command:
     """Add ``--redis-url`` and ``--key-prefix``."""
     command = click.option(
         "--key-prefix",
+        cls=Flag,
         envvar="GATEWAY_KEY_PREFIX",
         show_envvar=True,
         default=Settings().key_prefix,
@@ -62,6 +70,7 @@ def redis_options(command: _Command) -> _Command:
     )(command)
     return click.option(
         "--redis-url",
+        cls=Flag,
         envvar="GATEWAY_REDIS_URL",
         show_envvar=True,
         metavar="URL",

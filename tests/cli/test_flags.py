@@ -53,5 +53,22 @@ def test_left_out_is_no_flag() -> None:
 def test_value_out_of_range_is_refused(arguments: tuple[str, str]) -> None:
     with pytest.raises(click.BadParameter) as caught:
         given(*arguments)
-    assert f"'{arguments[0]}'" in caught.value.format_message()
-    assert repr(arguments[1]) in caught.value.format_message()
+    told = caught.value.format_message()
+    assert f"'{arguments[0]}'" in told
+    assert repr(arguments[1]) in told
+    assert "GATEWAY_" not in told
+    assert told.count("got") == 1
+
+
+def test_variable_out_of_range_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GATEWAY_WORKERS", "many")
+    with pytest.raises(click.BadParameter) as caught:
+        given()
+    assert caught.value.format_message() == "Invalid value for 'GATEWAY_WORKERS': Expected `int`, got 'many'"
+    assert given("--workers", "2")["workers"] == 2
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
+def test_number_that_is_none_is_refused(value: str) -> None:
+    with pytest.raises(click.BadParameter):
+        given(f"--drain={value}")

@@ -47,6 +47,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["publish", "t", '{"a":"%s"}' % ("x" * 130_000)], "at most 120 KiB (122880 bytes), got 130008 bytes"),
         (["serve", "--port", "x"], "gateway serve: Invalid value for '--port'"),
         (["serve", "--port", "70000"], "Expected `int` <= 65535, got '70000'"),
+        (["serve", "--data-dir", __file__], "Invalid value for '--data-dir': Directory"),
         (["serve", "--host", "no.such.host.invalid"], "cannot listen on no.such.host.invalid"),
         (["replay", "nowhere.jsonl", "--provider", "anthropic", "--topic", "t"], "'nowhere.jsonl' does not exist"),
         (["replay", __file__, "--provider", "nobody", "--topic", "t"], "'nobody' is not one of 'anthropic'"),

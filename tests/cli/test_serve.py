@@ -113,6 +113,14 @@ async def test_port_taken_is_one_line_and_1() -> None:
         assert await run("serve", "--port", str(port)) == (1, "", expected)
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+async def test_port_taken_by_a_gateway_names_that(serve: Starter, host: str) -> None:
+    port = str(free_port())
+    await serve("--port", port, "--host", host)
+    expected = f"gateway: a gateway already serves http://127.0.0.1:{port}; choose another port with --port\n"
+    assert await run("serve", "--port", port, "--host", host) == (1, "", expected)
+
+
 async def test_given_redis_is_used_and_its_password_not_shown(serve: Starter) -> None:
     async with EmbeddedServer() as server:
         password = server.url.split(":")[2].partition("@")[0]
