@@ -1,20 +1,30 @@
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
+from typing import Any
 
+import msgspec
 import pytest
 import pytest_asyncio
 
+from gateway.agent.loop import answer
 from gateway.broker.redis import RedisBroker
+from gateway.context.callbacks import emit
+from gateway.context.context import Context
+from gateway.context.log import EventLog
 from gateway.context.messages import Message, ToolCall
+from gateway.context.tools import Tool, ToolFailure
 from gateway.context.usage import Usage
 from gateway.errors import (
     CommandError,
     EventRefusedError,
 )
 from gateway.publisher import Publisher
+from tests.agent.script import Script
 from tests.publishing import SlowBroker, events, mirror, until
 
 TOPIC = "chat:1"
+SECRET = "sk-5d41402abc4b"  # noqa: S105 - what must not be seen
 
 
 @pytest_asyncio.fixture
@@ -188,6 +198,77 @@ async def test_change_context_publishes_compaction(publisher: Publisher) -> None
         await run.change_context(lambda context: context.replace_message_range(0, 2, Message.system("summary")))
         assert len(run.context.log) == 5
     assert [message.text for message in (await publisher.context(TOPIC)).entries] == ["summary", "message 3"]
+
+
+async def test_change_context_publishes_usage(publisher: Publisher, broker: RedisBroker) -> None:
+    async with publisher.run(TOPIC, agent="a") as run:
+        await run.usage({"output_tokens": 9}, call="c")
+        await run.change_context(lambda context: context.add_usage({"requests": 1, "output_tokens": 2}))
+        await run.flush()
+        assert run.context.usage == Usage(requests=1, output_tokens=11)
+        assert (await mirror(broker, TOPIC))["context"]["usage"] == run.context.usage.to_dict()
+        with pytest.raises(EventRefusedError, match="less"):
+            await run.change_context(lambda context: msgspec.structs.replace(context, usage=Usage()))
+    assert (await publisher.context(TOPIC)).usage == run.context.usage
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda _: Context.new(),
+        lambda _: Context.new(messages=[Message.user("other"), Message.user("others")]),
+        lambda context: msgspec.structs.replace(context, log=EventLog.restore([], next_seq=9)),
+        lambda context: msgspec.structs.replace(context, tool_calls=()),
+        lambda context: msgspec.structs.replace(context, tool_calls=({"id": "another"},)),
+    ],
+)
+async def test_change_context_refuses_one_that_does_not_continue(publisher: Publisher, change: Any) -> None:
+    async with publisher.run(TOPIC, agent="a") as run:
+        await run.add_message(Message.user("mine"))
+        await run.tool_call("c", "t", "{}")
+        before = run.context
+        with pytest.raises(EventRefusedError, match="continues"):
+            await run.change_context(change)
+        assert run.context is before
+        await run.change_context(lambda context: context.add_message(Message.user("more")))
+    assert [message.text for message in (await publisher.context(TOPIC)).entries][:1] == ["mine"]
+
+
+async def test_secrets_of_deps_never_reach_the_topic(broker: RedisBroker, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
+    slow = SlowBroker(broker)
+    held = Context.new(deps={"db": [{"api_key": SECRET, "name": "orders"}]})
+
+    def tool(context: Any, arguments: Any) -> Any:
+        if arguments["how"] == "raise":
+            raise ConnectionError(f"no answer for {SECRET}")
+        return context if arguments["how"] == "return" else ToolFailure(reason={"key": SECRET})
+
+    tools = [Tool(name="t", function=tool)]
+    wanted = tuple(ToolCall(id=how, name="t", arguments=f'{{"how":"{how}"}}') for how in ("raise", "return", "give up"))
+    async with Publisher(broker=slow) as publisher:
+        with contextlib.suppress(PermissionError):
+            async with publisher.run(TOPIC, agent="a", context=held) as run:
+                bound = msgspec.structs.replace(run.context, pubsub=publisher, pubsub_topic=TOPIC)
+                await run.log("info", f"using {SECRET}", fields={"with": [SECRET], "level": "x"})
+                await run.emit({"type": "chart", "points": {"at": SECRET}})
+                await run.add_message(Message.user("go", metadata={"context": run.context}))
+                await run.change_context(lambda context: context.merge_deps({"password": SECRET + "2"}))
+                await run.log("info", f"using {SECRET}2")
+                await run.set_context(system_prompt="Be brief")
+                await emit(bound, "on_agent_complete", {"context": bound})
+                await emit(bound, "on_error", ValueError(SECRET))
+                await answer(run, Script(Message.assistant(None, tool_calls=wanted), Message.assistant("ok")), tools)
+                raise PermissionError(f"401 for {SECRET}2")
+    stored = await events(broker, TOPIC)
+    assert stored[-1]["error"] == "401 for [redacted]"
+    results = {event["tool_call_id"]: event["content"] for event in stored if event["type"] == "tool_result"}
+    assert "no answer for [redacted]" in results["raise"]
+    assert [event["message"] for event in stored if event["type"] == "log"] == ["using [redacted]"] * 2
+    assert all(SECRET.encode() not in entry.data for request in slow.appends for entry in request.entries)
+    assert SECRET not in str(slow.appends)
+    assert SECRET not in caplog.text
+    assert SECRET not in str(await mirror(broker, TOPIC))
 
 
 async def test_emit_carries_what_it_is_given(publisher: Publisher, broker: RedisBroker) -> None:

@@ -57,6 +57,24 @@ async def test_emit_logs_each_failure_and_goes_on(caplog: Any) -> None:
     assert [record.levelno for record in caplog.records] == [logging.ERROR] * 3
 
 
+async def test_emit_tells_no_secret_of_the_deps(caplog: Any) -> None:
+    secret = "sk-5d41402abc4b"  # noqa: S105 - what must not be seen
+
+    def fail(_: Any, payload: Any) -> None:
+        raise payload
+
+    pubsub = MemoryPubSub()
+    ctx = Context.new(deps={"auth": {"token": secret}}, callbacks={"on_error": fail}, pubsub=pubsub, pubsub_topic="t")
+    await emit(ctx, "on_error", RuntimeError(f"401 for {secret}"))
+    await emit(ctx, "on_agent_complete", {"output": f"used {secret}", "context": ctx})
+    assert [message.payload for _, message in pubsub.published] == [
+        "RuntimeError('401 for [redacted]')",
+        {"output": "used [redacted]", "context": ctx},
+    ]
+    assert "401 for [redacted]" in caplog.text
+    assert secret not in caplog.text
+
+
 async def test_emit_passes_a_cancellation_through() -> None:
     def cancel(*_: Any) -> None:
         raise asyncio.CancelledError

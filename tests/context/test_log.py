@@ -374,6 +374,27 @@ def test_restore_refuses_what_is_no_event(event: Any) -> None:
 # equality
 
 
+def test_continues_tells_growth_from_another_history() -> None:
+    one = EventLog.seed([Message.user("a"), Message.user("b")])
+    grown, branch = one.append("turn_start", {}), one.append("turn_end", {})
+    for log in (one, grown, branch):
+        assert log.continues(one)
+        assert log.continues(EventLog())
+    again = EventLog.restore([event.to_dict() for event in one.events()])
+    holed = EventLog.restore([], next_seq=7)
+    assert holed.append("turn_start", {}).continues(holed)
+    for log, earlier in (
+        (one, grown),
+        (grown, branch),
+        (branch, grown),
+        (again, one),
+        (holed, EventLog()),
+        (one, holed),
+        (EventLog(), one),
+    ):
+        assert not log.continues(earlier)
+
+
 def test_logs_are_equal_by_their_events() -> None:
     events = [("user_message", None), ("turn_start", None)]
     one, two = grown(events), grown(events)

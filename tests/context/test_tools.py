@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gateway.context.approval import ApprovalRequest, Approve, Edit, Reject
+from gateway.context.approval import ApprovalRequest, Approve, Edit, Reject, pubsub_handler
 from gateway.context.context import Context
 from gateway.context.errors import ExecutionCancelled, ToolError, ToolTimeout
 from gateway.context.run_context import RunContext
@@ -17,6 +17,8 @@ from gateway.context.tools import (
     check_cancellation,
     execute_tool,
 )
+
+from .memory_pubsub import MemoryPubSub
 
 RUN = RunContext.new({"db": 1})
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
@@ -186,6 +188,36 @@ async def test_anything_but_a_yes_is_a_no(answer: Any, warns: Any, caplog: Any) 
     assert (error.code, probe.calls, bool(caplog.records)) == ("approval_rejected", [], warns)
 
 
+async def test_no_answer_in_time_is_a_no() -> None:
+    probe, pubsub = Probe(), MemoryPubSub()
+    handler = pubsub_handler(session_id="s", pubsub=pubsub, timeout=0.01)
+    error = await refused(probe.tool(requires_approval=True), {}, RunContext.new({}, approval_handler=handler))
+    assert (error.code, probe.calls) == ("approval_rejected", [])
+    assert [message.type for _, message in pubsub.published] == ["approval_required"]
+
+
+async def test_handler_that_is_cancelled_runs_nothing() -> None:
+    probe = Probe()
+
+    async def handler(_request: Any) -> Any:
+        raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        await execute_tool(probe.tool(requires_approval=True), {}, RunContext.new({}, approval_handler=handler))
+    assert probe.calls == []
+
+
+async def test_yes_is_to_what_was_asked_whatever_the_handler_does_to_it() -> None:
+    def handler(request: Any) -> Any:
+        request.arguments["to"].append("eve")
+        return Approve()
+
+    probe = Probe()
+    run = RunContext.new({}, approval_handler=handler)
+    await execute_tool(probe.tool(requires_approval=True), {"to": ["bob"]}, run)
+    assert probe.calls == [(0, {"to": ["bob"]})]
+
+
 async def test_reason_of_a_no_is_told() -> None:
     error = await refused(Probe().tool(requires_approval=True), {}, gated(Reject(reason="too dear")))
     assert (error.code, error.original) == ("approval_rejected", "too dear")
@@ -236,3 +268,23 @@ def test_what_the_check_raises_passes_through(error: Any) -> None:
     with pytest.raises(type(error)) as caught:
         check_cancellation(Context.new(cancellation_check=check))
     assert caught.value is error
+
+
+# secrets
+
+
+async def test_secrets_of_deps_are_in_no_log_line(caplog: Any) -> None:
+    secret = "sk-5d41402abc4b"  # noqa: S105 - what must not be seen
+    caplog.set_level("DEBUG")
+
+    def run(answer: Any) -> Any:
+        handler = gated(answer).approval_handler
+        return RunContext.new({"db": {"password": secret}}, approval_handler=handler)
+
+    failing = RuntimeError(f"cannot connect with {secret}")
+    await execute_tool(Probe(failing).tool(), {}, run(None))
+    for answer in (failing, {"garbage": secret}):
+        await refused(Probe().tool(requires_approval=True), {}, run(answer))
+    assert len(caplog.records) == 3
+    assert "cannot connect with [redacted]" in caplog.text
+    assert secret not in caplog.text
