@@ -101,9 +101,10 @@ async def read_topic(broker: Broker, topic: Topic, *, log: dict[int, LogEntry] |
                     size=history.size,
                 )
             history = await broker.read(topic, mirror.position, limit=_PAGE, seen=True)
-            if not history.complete:
-                break  # trimmed or rolled back between two pages: begin again
-            mirror.resume(history.epoch)
+            if not history.complete or history.epoch != mirror.epoch:
+                # Trimmed or rolled back between two pages: begin again, even where the position may go on. The first
+                # pages passed over the deltas of messages whose end may be lost now.
+                break
 
 
 async def load_values(broker: Broker, state: TopicState) -> TopicState:

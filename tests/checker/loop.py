@@ -48,7 +48,8 @@ class SteppedLoop(asyncio.SelectorEventLoop):
 
     def came_to_rest(self) -> None:
         if self._rest is None or self._rest.done() or self.calls:
-            raise RuntimeError("everybody waits, and nobody moves the world")
+            what = "the server does not answer" if self.calls else "nobody moves the world"
+            raise RuntimeError(f"everybody waits, and {what}")
         self._rest.set_result(None)
 
     def advance(self) -> bool:

@@ -24,6 +24,8 @@ class Folded:
         self.position: Position = START
         self.events: dict[int, bytes] = {}
         self._open: dict[str, list[int]] = {}
+        self._halfway = False
+        """Whether the last page did not reach the top."""
         self.told = 0
         """How often it was said that what is here is not the beginning of the history."""
 
@@ -33,6 +35,12 @@ class Folded:
 
     def take(self, history: History) -> None:
         """Go on as STORE.md 4 says."""
+        halfway, self._halfway = self._halfway, history.upto < history.top
+        if halfway and history.epoch != self.position.epoch:
+            # The pages before lack deltas whose message had ended; by now it may not have.
+            self.told += 1
+            self.position, self.events, self._open, self._halfway = START, {}, {}, False
+            return
         if not history.complete:
             self.told += 1
             self.events, self._open = {}, {}
@@ -172,8 +180,6 @@ class Folder(Actor):
     async def act(self) -> None:
         if self._made is None:
             await self._fold()
-            return
-        if not self.world.may_trim(self.topic):
             return
         (position, snapshot, size), self._made = self._made, None
         try:

@@ -294,7 +294,8 @@ class World:
         What a second trim forgets could be stored again; the rule is that nobody is so late (STORE.md 4).
         """
         floor = self.states[topic].floor
-        return all(actor.idle or actor.since.get(topic) == floor for actor in self.actors if actor.once)
+        busy = [actor for actor in self.actors if actor.once and not actor.dead and not actor.idle]
+        return all(actor.since.get(topic) == floor for actor in busy)
 
     async def play(self, steps: int) -> None:
         """Let things happen, then let everything come to an end."""
@@ -370,7 +371,11 @@ class World:
 
     def _can_go(self) -> list[Call]:
         self.waiting = [call for call in self.waiting if not call.answer.done()]
-        return [call for call in self.waiting if not call.actor.paused and not call.actor.dead]
+        return [
+            call
+            for call in self.waiting
+            if not call.actor.paused and not call.actor.dead and (call.name != "trim" or self.may_trim(call.topic))
+        ]
 
     def _deliverable(self) -> list[tuple[Call, Any]]:
         self.undelivered = [item for item in self.undelivered if not item[0].answer.done()]
