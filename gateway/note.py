@@ -1,11 +1,13 @@
 """What a serving gateway notes for the commands of the same user on the same machine: its address and its store's."""
 
 import contextlib
+import fcntl
 import os
 import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
@@ -18,7 +20,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         url: The gateway's address.
         redis_url: Its Redis; a secret of this user.
-        pid: The process that serves; a note of a process that is gone counts for nothing.
+        pid: The process that serves.
 
     """
 
@@ -40,7 +42,7 @@ def runtime_directory() -> Path:
 
 @contextlib.contextmanager
 def noted(note: Note) -> Iterator[None]:
-    """Keep a note for the length of the block.
+    """Keep a note for the length of the block, and not longer than this process lives.
 
     Raises:
         OSError: It cannot be written.
@@ -51,30 +53,34 @@ def noted(note: Note) -> Iterator[None]:
     if not _is_private(directory):
         raise PermissionError(f"{directory} belongs to another user or is open to others")
     path = directory / f"{note.pid}.json"
-    path.unlink(missing_ok=True)
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+    fresh = path.with_suffix(".new")
+    fresh.unlink(missing_ok=True)
+    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        # What holds the lock lives: a process id may be another's by now, or a zombie's.
+        fcntl.flock(file, fcntl.LOCK_EX)
         file.write(msgspec.json.encode(note))
-    try:
-        yield
-    finally:
-        path.unlink(missing_ok=True)
+        file.flush()
+        fresh.replace(path)
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
 
 
-def find() -> Note | None:
-    """Give the note of the gateway that started last and still runs; None where there is none."""
+def find() -> list[Note]:
+    """Give the notes of the gateways that run, the one that started last first."""
     directory = runtime_directory()
     # In a directory that all share, somebody else could have put a note that leads to a server of theirs.
     if not _is_private(directory):
-        return None
+        return []
     found: list[tuple[float, Note]] = []
     for path in directory.glob("*.json"):
-        with contextlib.suppress(OSError, msgspec.MsgspecError):
-            note = _DECODER.decode(path.read_bytes())
-            if _lives(note.pid):
-                found.append((path.stat().st_mtime, note))
+        with contextlib.suppress(OSError, msgspec.MsgspecError), path.open("rb") as file:
+            if _is_held(file):
+                found.append((os.fstat(file.fileno()).st_mtime, _DECODER.decode(file.read())))
             else:
                 path.unlink(missing_ok=True)
-    return max(found, key=lambda one: one[0])[1] if found else None
+    return [note for _, note in sorted(found, key=lambda one: one[0], reverse=True)]
 
 
 def _is_private(directory: Path) -> bool:
@@ -85,11 +91,9 @@ def _is_private(directory: Path) -> bool:
     return stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.getuid() and not facts.st_mode & 0o077
 
 
-def _lives(pid: int) -> bool:
+def _is_held(file: BinaryIO) -> bool:
     try:
-        os.kill(pid, 0)
-    except PermissionError:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
         return True
-    except (OSError, OverflowError):
-        return False
-    return True
+    return False

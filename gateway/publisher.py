@@ -314,7 +314,11 @@ def _found_url() -> str:
     if given:
         return given
     noted = note.find()
-    return "redis://127.0.0.1:6379/0" if noted is None else noted.redis_url
+    if len(noted) > 1:
+        _logger.warning(
+            "%d gateways run here; publishing to the store of %s, which started last", len(noted), noted[0].url
+        )
+    return noted[0].redis_url if noted else "redis://127.0.0.1:6379/0"
 
 
 def _checked_id(text: str) -> str:

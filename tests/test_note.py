@@ -1,5 +1,6 @@
 """What a serving gateway notes for the user's other commands."""
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -24,17 +25,11 @@ def note(url: str = "http://127.0.0.1:1", pid: int | None = None) -> Note:
     return Note(url=url, redis_url="redis://:secret@127.0.0.1:2/0", pid=os.getpid() if pid is None else pid)
 
 
-def dead_pid() -> int:
-    with subprocess.Popen([sys.executable, "-c", ""]) as process:
-        process.wait()
-    return process.pid
-
-
 def test_noted_is_found_within_the_block_only() -> None:
-    assert find() is None
+    assert find() == []
     with noted(note()):
-        assert find() == note()
-    assert find() is None
+        assert find() == [note()]
+    assert find() == []
 
 
 def test_noted_is_for_the_user_alone() -> None:
@@ -51,35 +46,51 @@ def test_noted_in_a_directory_that_others_can_write_is_refused() -> None:
         pass
 
 
-def test_find_takes_the_one_that_started_last() -> None:
-    with noted(note("http://127.0.0.1:1")):
-        late = note("http://127.0.0.1:2", pid=1)
+def test_find_gives_the_one_that_started_last_first() -> None:
+    late = note("http://127.0.0.1:2", pid=1)
+    with noted(note("http://127.0.0.1:1")), noted(late):
         path = runtime_directory() / "1.json"
-        path.write_bytes(msgspec.json.encode(late))
         facts = path.stat()
-        os.utime(path, (facts.st_atime, facts.st_mtime + 10))
-        assert find() == late
+        for difference, place in ((10, 0), (-10, 1)):
+            os.utime(path, (facts.st_atime, facts.st_mtime + difference))
+            assert len(find()) == 2
+            assert find()[place] == late
 
 
 def test_find_forgets_a_gateway_that_is_gone() -> None:
-    with noted(note()):
-        gone = runtime_directory() / "gone.json"
-        gone.write_bytes(msgspec.json.encode(note("http://127.0.0.1:2", pid=dead_pid())))
-        assert find() == note()
+    code = (
+        "import os, signal; from gateway.note import Note, noted\n"
+        "with noted(Note(url='http://127.0.0.1:2', redis_url='', pid=os.getpid())):\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    with noted(note()), subprocess.Popen([sys.executable, "-c", code]) as process:
+        # Not yet waited for: a zombie, whose process id is still taken.
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        gone = runtime_directory() / f"{process.pid}.json"
+        assert gone.exists()
+        assert find() == [note()]
         assert not gone.exists()
+
+
+def test_find_forgets_a_note_whose_process_id_is_anothers() -> None:
+    with noted(note()):
+        (runtime_directory() / "1.json").write_bytes(msgspec.json.encode(note(pid=1)))
+        assert find() == [note()]
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[", b'{"url": 1, "redis_url": "", "pid": 1}'])
 def test_find_passes_over_what_is_no_note(content: bytes) -> None:
-    with noted(note()):
-        (runtime_directory() / "x.json").write_bytes(content)
-        assert find() == note()
+    with noted(note()), (runtime_directory() / "x.json").open("wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.write(content)
+        file.flush()
+        assert find() == [note()]
 
 
 def test_find_believes_no_directory_that_others_can_write() -> None:
     with noted(note()):
         runtime_directory().chmod(0o777)
-        assert find() is None
+        assert find() == []
 
 
 def test_find_believes_no_link(tmp_path: Path) -> None:
@@ -87,7 +98,7 @@ def test_find_believes_no_link(tmp_path: Path) -> None:
         elsewhere = tmp_path / "elsewhere"
         runtime_directory().rename(elsewhere)
         runtime_directory().symlink_to(elsewhere)
-        assert find() is None
+        assert find() == []
         runtime_directory().unlink()
         elsewhere.rename(runtime_directory())
 

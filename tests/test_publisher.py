@@ -71,6 +71,19 @@ async def test_publisher_finds_the_gateway_of_this_machine(
             assert (await publisher.publish(TOPIC, {"type": "note"})).offset == 1
 
 
+def test_choice_among_several_gateways_is_logged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    tmp_path.chmod(0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.delenv("GATEWAY_REDIS_URL", raising=False)
+    notes = [Note(url=f"http://127.0.0.1:{pid}", redis_url="redis://127.0.0.1:1", pid=pid) for pid in (1, 2)]
+    with noted(notes[0]), noted(notes[1]):
+        Publisher()
+    (record,) = caplog.records
+    assert "2 gateways run here" in record.getMessage()
+
+
 async def test_closing_ends_runs_that_are_open(broker: RedisBroker) -> None:
     publisher = Publisher(broker=broker)
     run = await publisher.run(TOPIC, agent="a").__aenter__()

@@ -9,6 +9,7 @@ import click
 from gateway import note
 from gateway.cli.flags import Flag
 from gateway.client import Client
+from gateway.note import Note
 from gateway.settings import Settings
 from gateway.types import Topic, parse_topic
 
@@ -86,12 +87,21 @@ def client(url: str | None, token: str | None) -> Client:
 
     """
     if url is None:
-        found = note.find()
+        found = _found()
         url = DEFAULT_URL if found is None else found.url
     try:
         return Client(url, token=token)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
+
+
+def _found() -> Note | None:
+    """Find the gateway on this machine; which of several, people are told."""
+    found = note.find()
+    if len(found) > 1:
+        taken = found[0].url
+        click.echo(f"gateway: {len(found)} gateways run here; taking {taken}, which started last", err=True)
+    return found[0] if found else None
 
 
 def redis_target(url: str | None) -> str:
@@ -102,7 +112,7 @@ def redis_target(url: str | None) -> str:
 
     """
     if url is None:
-        found = note.find()
+        found = _found()
         if found is None:
             raise click.UsageError(
                 "no gateway runs on this machine whose Redis could be used; "

@@ -7,7 +7,7 @@ import pytest
 
 from gateway.cli.target import DEFAULT_URL, checked_redis_url, client, redis_target
 from gateway.client_socket import websocket_url
-from gateway.note import Note, noted
+from gateway.note import Note, noted, runtime_directory
 
 NOTE = Note(url="http://127.0.0.1:4321", redis_url="redis://:pw@127.0.0.1:1/0", pid=os.getpid())
 
@@ -25,6 +25,22 @@ def test_redis_given_is_taken_before_the_note() -> None:
         assert redis_target(None) == NOTE.redis_url
     with pytest.raises(click.UsageError, match="start gateway serve"):
         redis_target(None)
+
+
+def test_choice_among_several_gateways_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    other = Note(url="http://127.0.0.1:1234", redis_url="redis://other", pid=1)
+    with noted(NOTE):
+        assert client(None, None).url == websocket_url(NOTE.url)
+        assert capsys.readouterr().err == ""
+        with noted(other):
+            os.utime(runtime_directory() / "1.json", (2**32, 2**32))
+            told = f"gateway: 2 gateways run here; taking {other.url}, which started last\n"
+            assert client(None, None).url == websocket_url(other.url)
+            assert capsys.readouterr().err == told
+            assert redis_target(None) == other.redis_url
+            assert capsys.readouterr().err == told
+            assert client(NOTE.url, None).url == websocket_url(NOTE.url)
+            assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("url", ["redis://x", "rediss://u:p@x:1/2", "unix:///run/redis.sock?db=1"])
