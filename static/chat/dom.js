@@ -74,6 +74,7 @@ const SHAPES = new Map([
       svg('circle', { cx: 8, cy: 8, r: 1.6, fill: 'currentColor', stroke: 'none' }),
     ],
   ],
+  ['silent', () => [svg('circle', { cx: 8, cy: 8, r: 6, 'stroke-dasharray': '2.6 2.1' }), svg('path', { d: 'M5.5 8h5' })]],
   [
     'tool',
     () => [

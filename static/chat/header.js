@@ -1,6 +1,6 @@
-import { glyph, icon, setChildren, setText } from './dom.js';
+import { glyph, setChildren, setText } from './dom.js';
 import { timeOf } from './panel.js';
-import { headRun, stateOf, wordFor } from './run_state.js';
+import { headRun, wordFor } from './run_state.js';
 import { clockTime, duration } from './time.js';
 
 /** The head of the conversation: title, state, agent and connection. A part of the painter. */
@@ -27,14 +27,14 @@ export class Header {
     chip.hidden = run === null;
     note.hidden = run === null;
     if (run === null) return true;
-    const state = stateOf(mirror, run, this.#options.thread.kinds);
+    const state = this.#options.thread.state(mirror, run);
     const now = this.#options.clock.now();
     const silent = this.#options.thread.silentSince(run.run);
-    const { word, tone } = silent === null ? wordFor(state, { decides: this.#options.may('decide') }) : { word: 'Silent', tone: 'gone' };
+    const { word, tone } = wordFor(state, { decides: this.#options.may('decide') });
     if (this.#name !== word) {
       this.#name = word;
       chip.className = `chip ${tone}`;
-      setChildren(chip, [silent === null ? glyph(state) : icon('wait', 'i-s'), Object.assign(document.createElement('span'), { textContent: word })]);
+      setChildren(chip, [glyph(state), Object.assign(document.createElement('span'), { textContent: word })]);
       chip.title = word;
     }
     const facts = [run.agent, run.iteration > 0 ? `step ${run.iteration}` : '', stale && current !== null ? `as of ${clockTime(current, { seconds: true })}` : silent === null ? timeOf(run, now) : `silent for ${duration(now - silent)}`];

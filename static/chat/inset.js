@@ -11,6 +11,7 @@ export class Inset {
   conversation;
   #page;
   #thread;
+  #mirror;
   #painted;
 
   /**
@@ -20,6 +21,7 @@ export class Inset {
   constructor(page, { topic, mirror, most, painted = () => {} }) {
     this.#page = page;
     this.#painted = painted;
+    this.#mirror = mirror;
     this.#thread = new Thread(page.clock);
     this.conversation = new Conversation({
       lane: this.element,
@@ -36,6 +38,11 @@ export class Inset {
   take(change) {
     this.#thread.take(change);
     this.#page.mark(this);
+  }
+
+  /** Looks for runs in it that went silent. Call now and then, while what is shown is current. */
+  listen() {
+    if (this.#thread.listen(this.#mirror())) this.#page.mark(this);
   }
 
   /** Shows more or less of it. */

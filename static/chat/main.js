@@ -22,7 +22,7 @@ import { Painter } from './painter.js';
 import { Panel } from './panel.js';
 import { Queue } from './queue.js';
 import { retryWhenUsed } from './retry.js';
-import { headRun, isLive, stateOf } from './run_state.js';
+import { headRun, isLive } from './run_state.js';
 import { Scroller } from './scroll.js';
 import { connectionNotice, isStale, socketStatus, topicStatus } from './status.js';
 import { StopButton } from './stop_button.js';
@@ -260,7 +260,7 @@ const dock = {
     document.title = `${title()} · Gateway`;
     const question = mirror.approvals.find(({ decision }) => decision === null);
     const left = typeof question?.expires_at === 'number' ? elapsed(question.expires_at - clock.now() + 999) : '';
-    list.showState(run === null ? null : stateOf(mirror, run, thread.kinds), { decides: may('decide'), left });
+    list.showState(run === null ? null : thread.state(mirror, run), { decides: may('decide'), left });
     painter.mark(list);
     drawBlank();
     return true;
@@ -364,7 +364,7 @@ function changed({ events, reset }) {
 
 function stateOfHead() {
   const run = headRun(mirror);
-  return run === null ? null : { state: stateOf(mirror, run, thread.kinds), run };
+  return run === null ? null : { state: thread.state(mirror, run), run };
 }
 
 subscription.on('change', changed);
@@ -382,7 +382,10 @@ gateway.on('state', (state) => {
 gateway.on('sure', connectionChanged);
 ticker.add(() => {
   if (subscription.state === 'live') current = Date.now();
-  if (subscription.state === 'live' && thread.listen(mirror)) painter.mark(conversation);
+  if (subscription.state === 'live' && thread.listen(mirror)) {
+    painter.mark(conversation);
+    narrator.heard([], { mirror, following: scroller.following, state: stateOfHead });
+  }
   connectionChanged();
   painter.mark(panel);
   if (mirror.offset > 0) memory.look(topic, titleOf(mirror), Date.now());

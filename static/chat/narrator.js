@@ -7,6 +7,7 @@ const DOING = new Map([
   ['thinking', 'is thinking'],
   ['tool', 'uses a tool'],
   ['waiting', 'waits for a decision'],
+  ['silent', 'gives no sign of life'],
   ['stopping', 'is stopping'],
 ]);
 

@@ -1,5 +1,5 @@
 import { el, glyph, setChildren, setText } from './dom.js';
-import { headRun, isLive, stateOf, wordFor } from './run_state.js';
+import { headRun, isLive, wordFor } from './run_state.js';
 import { duration, elapsed, number } from './time.js';
 
 /** Rows of the tree; older calls are counted. */
@@ -90,7 +90,7 @@ export class Panel {
      */
     const add = (run, depth) => {
       const key = depth === 1 ? (entries.find(({ run: of }) => of === run.run)?.key ?? '') : `s:${run.run}`;
-      rows.push({ key, state: stateOf(mirror, run, this.#options.thread.kinds), name: run.agent ?? 'agent', depth, mono: false, time: '', run: run.run });
+      rows.push({ key, state: this.#options.thread.state(mirror, run), name: run.agent ?? 'agent', depth, mono: false, time: '', run: run.run });
       if (depth < 3) {
         for (const entry of entries) {
           if (entry.kind === 'tool' && entry.run === run.run) {

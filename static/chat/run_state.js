@@ -15,6 +15,7 @@ const WORDS = new Map([
   ['thinking', { word: 'Thinking', tone: 'think' }],
   ['tool', { word: 'Using a tool', tone: 'tool' }],
   ['waiting', { word: 'Waiting for a decision', tone: 'wait' }],
+  ['silent', { word: 'Silent', tone: 'gone' }],
   ['stopping', { word: 'Stopping', tone: 'gone' }],
   ['done', { word: 'Done', tone: 'plain' }],
   ['failed', { word: 'Failed', tone: 'bad' }],

@@ -8,7 +8,11 @@
 import { record, textOrNull } from './content.js';
 import { EntryList } from './entry_list.js';
 import { remember } from './remember.js';
+import { stateOf } from './run_state.js';
 import { Silence } from './silence.js';
+
+/** What a run is believed to do where it tells nothing else; without a sign of life, nothing is known. */
+const AT_WORK = new Set(['writing', 'thinking', 'tool']);
 
 const DELTAS = new Map([
   ['agent_delta', 'text'],
@@ -133,6 +137,16 @@ export class Thread {
    */
   silentSince(run) {
     return this.#silence.since(run);
+  }
+
+  /**
+   * @param {any} mirror
+   * @param {any} run - one of the mirror's
+   * @returns {Chat.State}
+   */
+  state(mirror, run) {
+    const state = stateOf(mirror, run, this.kinds);
+    return this.silentSince(run.run) !== null && AT_WORK.has(state) ? 'silent' : state;
   }
 
   /**

@@ -268,7 +268,7 @@ declare namespace Chat {
     /** Lets the reader change a text. */
     edit: (message: string, text: string) => void;
   }
-  type State = 'queued'|'writing'|'thinking'|'tool'|'waiting'|'stopping'|'done'|'failed'|'stopped'|'lost';
+  type State = 'queued'|'writing'|'thinking'|'tool'|'waiting'|'silent'|'stopping'|'done'|'failed'|'stopped'|'lost';
   interface Facts {
     /** The gateway's state. */
     gateway: string;

@@ -263,12 +263,14 @@ test('a run that says nothing for long is silent until it says something, and it
   assert.equal(page.thread.changed, true);
   assert.equal(page.outline(), 'text* start:silent');
   assert.deepEqual([page.entries[0].silent, page.entries[1].since], [true, AT]);
+  assert.equal(page.thread.state(page.mirror, headRun(page.mirror)), 'silent');
   page.feed({ type: 'cancel_requested', run: 'other', at: AT });
   assert.equal(page.thread.silentSince('r'), AT);
   page.feed({ ...delta(' there'), at: now });
   assert.equal(page.thread.changed, true);
   assert.equal(page.outline(), 'text*');
   assert.equal(page.entries[0].silent, false);
+  assert.equal(page.thread.state(page.mirror, headRun(page.mirror)), 'writing');
 });
 
 test('a run that waits for a tool, a person or another run is not silent, and is timed anew after', () => {

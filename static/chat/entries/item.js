@@ -1,3 +1,4 @@
+import { record } from '../content.js';
 import { el, icon, setChildren, setText } from '../dom.js';
 import { oneLine } from '../json_text.js';
 import { EntryView } from './entry.js';
@@ -22,7 +23,8 @@ export class ItemView extends EntryView {
     this.look('fold', { tight: true });
     this.setNode('fold', () => icon('fold', 'i-s quiet'));
     setText(this.#name, name);
-    setText(this.#brief, oneLine(json));
+    const { type: _, ...rest } = record(item);
+    setText(this.#brief, oneLine(JSON.stringify(rest)));
     setChildren(this.#whole, [el('div', { class: 'card-part' }, el('pre', {}, ...jsonNodes(json)))]);
   }
 

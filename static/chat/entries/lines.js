@@ -32,8 +32,8 @@ export class StartView extends EntryView {
     const stopping = phase === 'stopping';
     const silent = phase === 'silent';
     this.look(stopping || silent ? 'gone' : 'text', { tight: true });
-    const state = stopping ? 'stopping' : 'writing';
-    this.setNode(silent ? phase : state, () => (silent ? icon('wait', 'i-s quiet') : glyph(state)));
+    const state = stopping || silent ? phase : 'writing';
+    this.setNode(state, () => glyph(state));
     const who = by === null ? '' : ` Asked by ${by}.`;
     if (!stopping && !silent) setText(this.#text, phase === 'starting' ? `${agent ?? 'The agent'} is starting` : 'Waiting for the model');
     else if (stopping && mode === 'after_step') setText(this.#text, `Stops after step ${step}.${who}`);

@@ -147,6 +147,7 @@ export class SubView extends EntryView {
   }
 
   #count() {
+    if (this.#subscription?.state === 'live') this.#inset?.listen();
     const { started, ended, tokens, status } = this.entry;
     const time = started === null ? '' : ended === null ? elapsed(this.page.clock.now() - started) : duration(ended - started);
     setText(this.#facts, [time, tokens > 0 ? `${shortNumber(tokens)} tokens` : ''].filter(Boolean).join(' · '));
