@@ -1,7 +1,7 @@
 """What the tests of runs and workers share: reading a topic, sending a message as a gateway does, waiting."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from gateway.broker.port import Appended, AppendRequest, Broker, Change, Condition, Entry
@@ -10,7 +10,7 @@ from gateway.patience import Patience
 from gateway.topic_state import read_topic
 from gateway.types import START, Topic
 
-__all__ = ["PATIENCE", "SlowBroker", "events", "mirror", "send", "until"]
+__all__ = ["PATIENCE", "SlowBroker", "events", "mirror", "send", "until", "written_after_a_stop"]
 
 PATIENCE = 20.0
 
@@ -40,6 +40,18 @@ async def send(broker: Broker, topic: str, message: str, content: Any, *, by: st
     assert isinstance(await broker.append(Topic(topic), request, position=START), Appended)
     if wake:
         await broker.wake(Topic(topic))
+
+
+def written_after_a_stop(history: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Give what runs have written after their own `agent_cancelled`, which is nothing."""
+    cancelled: set[str] = set()
+    late = []
+    for event in history:
+        if event.get("run") in cancelled:
+            late.append(event)
+        elif event["type"] == "agent_cancelled":
+            cancelled.add(event["run"])
+    return late
 
 
 async def until(condition: Callable[[], Awaitable[Any]]) -> Any:
