@@ -5,8 +5,8 @@
 local s = whole(load())
 local epoch, offset, limit = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[7])
 
--- A client's claim is only judged: it must not make epochs.
-if ARGV[8] == '1' then settle(s, epoch, offset) end
+-- A client's claim is only judged: it must not make epochs. That the server is another one is no claim.
+if ARGV[8] == '1' then settle(s, epoch, offset) else settle(s, '', 0) end
 
 local complete = continues(s, epoch, offset) and offset >= s.floor
 local from, snapshot = offset, false

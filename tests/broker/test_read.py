@@ -160,7 +160,8 @@ async def test_read_on_another_server(author: Author, redis: Redis, keys: tuple[
     await redis.hset(keys[0], "server", "other:-1")
     history = await author.broker.read(TOPIC, author.position, seen=seen)
     assert history.complete
-    assert (history.epoch != author.position.epoch) is seen
+    # Else a reader could go on in what a rolled back history still calls by its old name.
+    assert history.epoch != author.position.epoch
 
 
 @pytest.mark.parametrize("gone", [0, 1, 2, 3])
