@@ -78,6 +78,12 @@ class Agent:
         """Whether its run has not yet spoken to the store since that lost something."""
         return self.run is not None and self.run.position.epoch == self.struck
 
+    @property
+    def failure(self) -> BaseException | None:
+        """Why it does not write any more; None while it does, or was told to stop."""
+        done = self._task is not None and self._task.done() and not self._task.cancelled()
+        return self._task.exception() if done and self._task is not None else None
+
     async def pause(self) -> None:
         """Stop its process where it is, with everything acknowledged that it had sent; `wake` lets it go on."""
         self._process.running.clear()

@@ -2,8 +2,9 @@
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
+from typing import Any
 
 from tests.faults.tally import Tally
 from tests.faults.world import PATIENCE, World
@@ -13,7 +14,7 @@ __all__ = ["FAULTS", "SCHEDULES_TO_MEET_ALL", "faults_of", "run_schedule"]
 SCHEDULES_TO_MEET_ALL = 5
 """So many schedules with successive seeds, the first a multiple of it, have every fault among them."""
 
-Fault = Callable[[World, random.Random], Awaitable[None]]
+Fault = Callable[[World, random.Random], Coroutine[Any, Any, None]]
 
 
 def _topic(world: World, choice: random.Random) -> str:
@@ -223,6 +224,21 @@ def faults_of(seed: int) -> list[str]:
     return deck[seed % SCHEDULES_TO_MEET_ALL :: SCHEDULES_TO_MEET_ALL]
 
 
+async def _strike(world: World, fault: Coroutine[Any, Any, None]) -> None:
+    """Wait for a fault to be over, unless an agent fails first: faults that wait for traffic would wait in vain."""
+    async with asyncio.timeout(2 * PATIENCE):
+        striking = asyncio.create_task(fault)
+        try:
+            while not striking.done():
+                await asyncio.wait([striking], timeout=0.2)
+                for agent in world.agents.values():
+                    if agent.failure is not None:
+                        raise agent.failure
+        finally:
+            striking.cancel()
+        await striking
+
+
 async def run_schedule(
     directory: Path, *, seed: int, tally: Tally, faults: Iterable[str], topics: int = 3, readers: int = 3
 ) -> None:
@@ -249,8 +265,7 @@ async def run_schedule(
                 world.follow(topic, mirror=reader > 0)
         for name in faults:
             await _a_while(choice, 0.1)
-            async with asyncio.timeout(60):
-                await FAULTS[name](world, choice)
+            await _strike(world, FAULTS[name](world, choice))
             tally.add(name)
         async with asyncio.timeout(60):
             await asyncio.gather(*(agent.stop() for agent in world.agents.values()))
