@@ -5,7 +5,7 @@ import contextlib
 import json
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from gateway.archive import Archive
@@ -200,6 +200,10 @@ async def lived_alone(redis_url: str, key_prefix: str, steps: list[tuple[Any, ..
 
 @settings(deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
 @given(steps=st.lists(STEPS, max_size=14))
+@example(steps=[("use", "c1", 3), ("next", "adopt"), ("use", "c1", 4), ("next", "given")])
+@example(
+    steps=[("call", "c1"), ("start_tool", "c1"), ("next", "adopt"), ("start_tool", "c2"), ("trim",), ("next", "given")]
+)
 def test_mirrors_context_is_the_runs_after_every_event(
     redis_url: str, key_prefix: str, steps: list[tuple[Any, ...]]
 ) -> None:

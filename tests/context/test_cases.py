@@ -11,7 +11,8 @@ import pytest
 ROOT = Path(os.environ.get("GATEWAY_CONTEXT_CASES", Path(__file__).parents[3] / "shared" / "context"))
 
 
-def _cases() -> Any:
+def cases() -> Any:
+    """Give every case as a parameter."""
     files = sorted((ROOT / "cases").glob("*.json"))
     if not files:
         reason = f"no cases at {ROOT}; GATEWAY_CONTEXT_CASES names their directory"
@@ -23,8 +24,8 @@ def _cases() -> Any:
     ]
 
 
-@pytest.fixture(scope="module")
-def runner() -> Any:
+def load_runner() -> Any:
+    """Load the module that lies beside the cases and knows how to run one."""
     spec = importlib.util.spec_from_file_location("context_case_runner", ROOT / "run_cases.py")
     assert spec is not None
     assert spec.loader is not None
@@ -33,6 +34,11 @@ def runner() -> Any:
     return module
 
 
-@pytest.mark.parametrize("case", _cases())
+@pytest.fixture(scope="module")
+def runner() -> Any:
+    return load_runner()
+
+
+@pytest.mark.parametrize("case", cases())
 def test_case(case: Any, runner: Any) -> None:
     assert runner.run_case(case, runner.Adapter("gateway.context")) == []

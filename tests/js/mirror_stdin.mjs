@@ -1,5 +1,5 @@
 // The browser's mirror for tests in other languages: one JSON `{"given"?: snapshot, "publications": […]}` a line on
-// stdin, one JSON `{"snapshot", "results"}` a line on stdout.
+// stdin, one JSON `{"snapshot", "messages", "results"}` a line on stdout.
 import { Mirror } from '../../static/gateway/mirror.js';
 import { readPublication } from '../../static/gateway/publication.js';
 
@@ -18,5 +18,5 @@ for await (const line of lines(process.stdin)) {
   const { given, publications } = JSON.parse(line);
   const mirror = given === undefined ? new Mirror() : Mirror.restore(given);
   const results = publications.map((publication) => mirror.apply(readPublication(publication)));
-  process.stdout.write(`${JSON.stringify({ snapshot: mirror.snapshot(), results })}\n`);
+  process.stdout.write(`${JSON.stringify({ snapshot: mirror.snapshot(), messages: mirror.messages(), results })}\n`);
 }
