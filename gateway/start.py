@@ -177,7 +177,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     ) -> tuple[Recorder, Group]:
         mirror = state.mirror.state()
         own = state.context()
-        context = self._checked(own)
+        context = self._checked(own, state)
         recorder = Recorder(run=self.run, context=own, published=mirror["context"], hash=state.hash)
         mark = recorder.mark()
         out = [self._agent_start(at)]
@@ -215,14 +215,19 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
         }
         return outgoing(event | {name: value for name, value in optional.items() if value is not None})
 
-    def _checked(self, own: Context) -> Context | None:
+    def _checked(self, own: Context, state: TopicState) -> Context | None:
         """Give the caller's context, if it may stand for the topic's own."""
         given = self.context
         if given is None or self.adopt:
             return given
-        if given.log.next_seq != own.log.next_seq or given.log.surface() != own.log.surface():
-            raise HistoryConflictError(seq=own.log.next_seq, expected=given.log.next_seq)
-        return given
+        visible = given.log.surface()
+        if given.log.next_seq == own.log.next_seq and (
+            visible == own.log.surface()
+            # As a mirror has it, who knows large values by their beginnings.
+            or (state.values and visible == msgspec.structs.replace(state, values={}).context().log.surface())
+        ):
+            return given
+        raise HistoryConflictError(seq=own.log.next_seq, expected=given.log.next_seq)
 
     def _continued(self, own: Context, given: Context | None) -> Context:
         fields: dict[str, Any] = {"agent_name": self.agent, "iteration": 0}
