@@ -1,18 +1,19 @@
-"""Runs every benchmark: `python -m bench`."""
+"""Runs every benchmark, each in a process of its own: `python -m bench [NAME…]`."""
 
-import importlib
+import subprocess
 import sys
 
-BENCHMARKS = ("append", "context", "fanout", "history", "memory", "stop")
+BENCHMARKS = ("append", "context", "fanout", "history", "memory", "recovery", "herd", "stop")
 
 
-def main() -> None:
-    for name in BENCHMARKS:
-        sys.stdout.write(f"\n== bench.{name}\n")
+def main() -> int:
+    failed = 0
+    for name in sys.argv[1:] or BENCHMARKS:
+        sys.stdout.write(f"\n== python -m bench.{name}\n")
         sys.stdout.flush()
-        sys.argv = [f"bench.{name}"]
-        importlib.import_module(f"bench.{name}").main()
+        failed += subprocess.run([sys.executable, "-m", f"bench.{name}"], check=False).returncode != 0
+    return failed
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
