@@ -2,9 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest_asyncio
+from redis.asyncio import Redis
 
 from gateway.broker.redis import RedisBroker
 from gateway.codec import encode_json
@@ -15,6 +17,7 @@ from gateway.topic_state import read_topic
 from gateway.types import START, Position, Topic
 from tests.people import cancel, decide
 from tests.publishing import mirror, send, until
+from tests.servers import RedisServer
 
 TOPIC = "chat:1"
 
@@ -147,6 +150,32 @@ async def test_run_hears_again_after_its_link_was_lost(broker: RedisBroker, redi
             await cancel(broker, TOPIC, run.id)
             await asyncio.Event().wait()
         assert run.stop_requested == "stopped by ann"
+
+
+async def test_listener_that_could_not_begin_is_made_up_for_and_tries_again(tmp_path: Path) -> None:
+    """Report 57: the link of the very first run is refused; stops arrive all the same, and later ones at once."""
+    with RedisServer(tmp_path / "data") as server:
+        broker = RedisBroker(server.url)
+        async with Redis.from_url(server.url) as admin, Publisher(broker=broker, lease=0.6) as publisher:
+            await admin.execute_command("ACL", "SETUSER", "default", "-subscribe", "-ssubscribe")  # type: ignore[no-untyped-call]
+            async with publisher.run(TOPIC, agent="a") as run:
+                await cancel(broker, TOPIC, run.id)
+                await asyncio.Event().wait()
+            assert run.stop_requested == "stopped by ann"
+            await admin.execute_command("ACL", "SETUSER", "default", "+subscribe", "+ssubscribe")  # type: ignore[no-untyped-call]
+            channel = broker.control_channel(Topic(TOPIC))
+            publisher.lease = 600.0  # from here on no renewal comes to its help
+            async with publisher.run(TOPIC, agent="a") as run:
+
+                async def listens() -> bool:
+                    counted = [*await admin.pubsub_numsub(channel), *await admin.pubsub_shardnumsub(channel)]
+                    return any(count for _, count in counted)
+
+                await until(listens)
+                await cancel(broker, TOPIC, run.id)
+                await asyncio.Event().wait()
+            assert run.stop_requested == "stopped by ann"
+        await broker.aclose()
 
 
 async def test_one_link_serves_the_runs_of_a_publisher(broker: RedisBroker, redis: Any) -> None:

@@ -2,21 +2,26 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+import itertools
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
 import pytest_asyncio
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from gateway.broker.redis import RedisBroker
 from gateway.context.errors import ExecutionCancelled
 from gateway.context.messages import Message, ToolCall
 from gateway.context.tools import check_cancellation
+from gateway.errors import RunEndedError
 from gateway.publisher import Publisher
 from gateway.run import Run
 from gateway.stop import Stop
 from tests.people import cancel
-from tests.publishing import SlowBroker, events, mirror, until
+from tests.publishing import SlowBroker, events, mirror, until, written_after_a_stop
 
 TOPIC = "chat:1"
 
@@ -110,6 +115,7 @@ async def test_somebody_elses_cancellation_is_not_taken_away() -> None:
 
 
 async def test_stopped_block_is_left_quietly_with_the_end_written(publisher: Publisher, broker: RedisBroker) -> None:
+    """Reports 59 and 61: what was written stays, and what it has cost."""
     async with publisher.run(TOPIC, agent="a") as run:
         await run.delta("half an ans")
         await run.usage({"output_tokens": 3}, call="c")
@@ -138,6 +144,7 @@ async def test_run_is_stopped_right_after_it_began(publisher: Publisher, broker:
 
 
 async def test_open_tool_call_is_answered_as_interrupted(publisher: Publisher, broker: RedisBroker) -> None:
+    """Report 61."""
     async with publisher.run(TOPIC, agent="a") as run:
         await run.add_message(Message.assistant(None, tool_calls=(ToolCall(id="c1", name="t", arguments="{}"),)))
         await run.tool_call("c1", "t", "{}")
@@ -162,14 +169,17 @@ async def test_late_stop_never_hits_the_next_run(publisher: Publisher, broker: R
 
 
 async def test_stop_after_the_step_shows_in_the_check_only(publisher: Publisher, broker: RedisBroker) -> None:
+    """Report 59: the other of the two modes, the step's usage kept."""
     async with publisher.run(TOPIC, agent="a") as run:
+        await run.usage({"output_tokens": 3}, call="c")
         await cancel(broker, TOPIC, run.id, mode="after_step")
         await requested(run)
         await run.delta("to the end of the step")
         with pytest.raises(ExecutionCancelled, match="stopped by ann"):
             check_cancellation(run.context)
         run.check()
-    assert (await ended(broker))["reason"] == "stopped by ann"
+    end = await ended(broker)
+    assert (end["reason"], end["usage"]["output_tokens"]) == ("stopped by ann", 3)
     assert (await mirror(broker, TOPIC))["runs"][0]["cancel"]["mode"] == "after_step"
 
 
@@ -328,3 +338,65 @@ async def test_nothing_of_the_run_is_written_after_its_end(publisher: Publisher,
         await writing
     await ended(broker)
     assert (await mirror(broker, TOPIC))["runs"][0]["status"] == "cancelled"
+
+
+WRITES: dict[str, Callable[[Run, str], Awaitable[Any]]] = {
+    "delta": lambda run, _: run.delta("some text "),
+    "thinking": lambda run, _: run.thinking("hm "),
+    "message": lambda run, _: run.add_message(Message.assistant("whole")),
+    "call": lambda run, name: run.add_message(
+        Message.assistant(None, tool_calls=(ToolCall(id=name, name="t", arguments="{}"),))
+    ),
+    "start": lambda run, name: run.tool_call(name, "t", "{}"),
+    "result": lambda run, name: run.tool_result(name, "t", "ok"),
+    "bookkeeping": lambda run, _: run.log_event("step_start"),
+    "usage": lambda run, name: run.usage({"output_tokens": 3}, call=name),
+    "log": lambda run, _: run.log("info", "it goes on"),
+    "context": lambda run, name: run.set_context(title=name),
+    "flush": lambda run, _: run.flush(),
+}
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    writers=st.lists(st.lists(st.sampled_from(sorted(WRITES)), min_size=1, max_size=6), min_size=1, max_size=4),
+    before=st.integers(0, 30),
+    mode=st.sampled_from(["now", "after_step"]),
+)
+def test_no_history_goes_on_after_its_cancelled(
+    redis_url: str, writers: list[list[str]], before: int, mode: str
+) -> None:
+    """Whatever a run's tasks are at when the stop comes, its `agent_cancelled` is the last of it, and there is one."""
+    asyncio.run(_stopped_while_it_writes(redis_url, writers, before=before, mode=mode))
+
+
+async def _stopped_while_it_writes(redis_url: str, writers: list[list[str]], *, before: int, mode: str) -> None:
+    broker = RedisBroker(redis_url, key_prefix=f"t{secrets.token_hex(6)}")
+    written = 0
+
+    async def write(run: Run, number: int) -> None:
+        nonlocal written
+        for turn in itertools.count():
+            for kind in writers[number]:
+                await WRITES[kind](run, f"{kind}-{number}-{turn}")
+                written += 1
+                await asyncio.sleep(0)
+
+    async with Publisher(broker=broker, flush_interval=0) as publisher:
+        async with publisher.run(TOPIC, agent="a") as run:
+            tasks = [asyncio.create_task(write(run, number)) for number in range(len(writers))]
+            await until(lambda: asyncio.sleep(0, written >= before))
+            await cancel(broker, TOPIC, run.id, mode=mode)
+            reason = await requested(run)
+            await (run.cancel(reason) if mode == "after_step" else asyncio.Event().wait())
+        assert all(isinstance(error, RunEndedError) for error in await asyncio.gather(*tasks, return_exceptions=True))
+        # The next one's history goes on behind it.
+        async with publisher.run(TOPIC, agent="b") as after:
+            await after.add_message(Message.assistant("next"))
+    history = await events(broker, TOPIC)
+    ends = [event["type"] for event in history if event["type"].startswith("agent_") and event.get("run") == run.id]
+    assert [end for end in ends if end not in {"agent_delta", "agent_thinking"}] == ["agent_start", "agent_cancelled"]
+    assert written_after_a_stop(history) == []
+    state = await mirror(broker, TOPIC)
+    assert ([entry["status"] for entry in state["runs"]], state["open"]) == (["cancelled", "completed"], [])
+    await broker.aclose()

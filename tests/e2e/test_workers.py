@@ -256,6 +256,31 @@ async def test_worker_that_stood_still_for_too_long_gives_its_run_up(stage: Stag
 
 
 @pytest.mark.asyncio(loop_scope="module")
+async def test_pages_opened_later_take_nothing_from_the_first(stage: Stage) -> None:
+    """Report 75: all tabs are equal, none steals the stream; each may stop, and all end with the same state."""
+    message, topic = "streaming shared", "shared"
+    async with stage.pages(topic) as first:
+        await first[0].client.send(topic, message)
+        await begun(stage, first[0], message)
+        async with stage.pages(topic) as later:
+            pages = (*first, *later)
+
+            async def grows(page: Page, beyond: int) -> bool:
+                return any(len(opened["text"]) > beyond for opened in page.state.get("open", ()))
+
+            for beyond in (0, 200):
+                for page in pages:
+                    await until(lambda page=page, beyond=beyond: grows(page, beyond), "every page to go on")  # type: ignore[misc]  # mypy has no type for defaults
+            await later[1].client.cancel(topic, run=later[1].state["runs"][-1]["run"])
+            await shown(pages, "cancelled")
+
+            async def equal() -> bool:
+                return all(page.state == first[0].state for page in pages)
+
+            await until(equal, "all pages to be equal")
+
+
+@pytest.mark.asyncio(loop_scope="module")
 async def test_parallel_decisions_run_the_call_once(stage: Stage) -> None:
     """Report 70: one of fifty wins, and what it allows happens once."""
     message, topic = "approval many", "decided"
