@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Self
 
 from gateway.client_actions import ClientActions
-from gateway.client_socket import ClientSocket, websocket_url
+from gateway.client_socket import ClientSocket, shown_url, websocket_url
 from gateway.errors import CommandError, DisconnectError, ErrorCode, GatewayError, UnreachableError
 from gateway.reader import Since, Update
 from gateway.subscription import Subscription
@@ -27,7 +27,6 @@ ASKS_AT_ONCE = 3
 STEADY = 10.0
 """Seconds a connection must have lived for the next wait to start small again."""
 COMMAND_PATIENCE = 30.0
-"""Seconds until a command without an answer is given up."""
 
 
 class Client(ClientActions):
@@ -39,6 +38,7 @@ class Client(ClientActions):
     Args:
         url: The gateway's address, such as ``http://127.0.0.1:8000`` or ``wss://example.org``.
         token: What the gateway knows the caller by; None where it asks for none.
+        patience: Seconds until a command without an answer is given up, and until entering is.
 
     Raises:
         ValueError: The URL is none.
@@ -48,11 +48,12 @@ class Client(ClientActions):
 
     """
 
-    def __init__(self, url: str, *, token: str | None = None) -> None:
+    def __init__(self, url: str, *, token: str | None = None, patience: float = COMMAND_PATIENCE) -> None:
         self.url = websocket_url(url)
         self.sure = True
         """False while the gateway itself does not hear its broker: what is shown may be behind."""
         self._token = token
+        self._patience = patience
         self._socket: ClientSocket | None = None
         self._changed = asyncio.Event()
         self._error: GatewayError | None = None
@@ -65,7 +66,11 @@ class Client(ClientActions):
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        socket = await self._open()
+        try:
+            async with asyncio.timeout(self._patience):
+                socket = await self._open()
+        except TimeoutError as error:
+            raise self._no_answer() from error
         self._task = asyncio.create_task(self._live(socket))
         return self
 
@@ -92,7 +97,7 @@ class Client(ClientActions):
         Raises:
             CommandError: It was refused; ``temporary`` says whether trying again can help.
             DisconnectError: The connection ended first; whether it was carried out is not known.
-            UnreachableError: No answer within 30 s.
+            UnreachableError: No answer within the client's patience.
 
         """
         reply = await self._command("rpc", {"method": method, "data": dict(data)}, repeatable="id" in data)
@@ -141,6 +146,8 @@ class Client(ClientActions):
         return subscription
 
     async def _open(self) -> ClientSocket:
+        # Before the first push, which may come together with the reply to connect.
+        self.sure = True
         socket = ClientSocket(self._pushed)
         await socket.open(self.url, token=self._token)
         return socket
@@ -159,7 +166,6 @@ class Client(ClientActions):
             since = loop.time()
             self._socket = socket
             self._joined.clear()
-            self.sure = True
             self._changed.set()
             try:
                 for subscription in list(self._subscriptions.values()):
@@ -173,6 +179,7 @@ class Client(ClientActions):
             if not _may_return(ended):
                 self._fail(ended)
                 return
+            logger.warning("the connection to %s has ended (%s); trying on", shown_url(self.url), ended)
             failures = 0 if loop.time() - since >= STEADY else failures
             while True:
                 await asyncio.sleep(_backoff(failures))
@@ -183,7 +190,9 @@ class Client(ClientActions):
                     if not _may_return(error):
                         self._fail(error)
                         return
+                    logger.debug("%s; trying on", error)
                 else:
+                    logger.warning("%s is back", shown_url(self.url))
                     break
 
     def _fail(self, error: GatewayError) -> None:
@@ -198,8 +207,9 @@ class Client(ClientActions):
 
     async def _command(self, method: str, body: dict[str, Any], *, repeatable: bool) -> dict[str, Any]:
         failures = 0
+        refused: GatewayError | None = None
         try:
-            async with asyncio.timeout(COMMAND_PATIENCE):
+            async with asyncio.timeout(self._patience):
                 while True:
                     socket = await self._connected()
                     try:
@@ -207,12 +217,15 @@ class Client(ClientActions):
                     except (CommandError, DisconnectError) as error:
                         if not repeatable or not _may_return(error):
                             raise
+                        refused = error
                     await asyncio.sleep(_backoff(failures))
                     failures += 1
         except TimeoutError as error:
-            raise UnreachableError(
-                url=self.url, reason=f"no answer within {COMMAND_PATIENCE:g} s", temporary=True
-            ) from error
+            # What the gateway itself has said tells more.
+            raise refused or self._no_answer() from error
+
+    def _no_answer(self) -> UnreachableError:
+        return UnreachableError(url=self.url, reason=f"no answer within {self._patience:g} s", temporary=True)
 
     async def _connected(self) -> ClientSocket:
         while self._socket is None:
@@ -266,6 +279,8 @@ class Client(ClientActions):
             return
         try:
             updates = subscription.reader.replied(reply)
+            subscription.refused = None
+            subscription.joined.set()
         except GatewayError as error:
             self._give_up(subscription, error)
         else:
@@ -275,6 +290,7 @@ class Client(ClientActions):
         if subscription.ended or subscription.reader.asked is not asked:
             return
         if error.temporary:
+            subscription.refused = error
             self._ask_later(subscription)
         elif error.code == ErrorCode.UNRECOVERABLE_POSITION:
             subscription.reader.unrecoverable()
@@ -287,7 +303,7 @@ class Client(ClientActions):
         if message is not None:
             data = message.get("data")
             if isinstance(data, dict) and data.get("type") == "broker":
-                self.sure = bool(data.get("sure"))
+                self._hear_broker(sure=bool(data.get("sure")))
             return
         subscription = self._subscriptions.get(push.get("channel", ""))
         if subscription is None:
@@ -306,6 +322,12 @@ class Client(ClientActions):
                 self._give_up(subscription, error)
             else:
                 self._deliver(subscription, updates, size)
+
+    def _hear_broker(self, *, sure: bool) -> None:
+        if sure != self.sure:
+            told = "hears its broker again" if sure else "does not hear its broker: what it shows may be behind"
+            logger.warning("%s %s", shown_url(self.url), told)
+        self.sure = sure
 
     def _deliver(self, subscription: Subscription, updates: list[Update], size: int) -> None:
         subscription.deliver(updates, size=size)
@@ -358,8 +380,11 @@ async def subscribe(
         except (UnreachableError, CommandError, DisconnectError) as error:
             if not _may_return(error):
                 raise
+            logger.log(logging.DEBUG if failures else logging.WARNING, "%s; waiting for it", error)
         await asyncio.sleep(_backoff(failures))
         failures += 1
+    if failures:
+        logger.warning("%s is there", shown_url(client.url))
     try:
         async for update in client.subscribe(topic, since=since, mirror=mirror):
             yield update

@@ -13,7 +13,7 @@ from websockets.exceptions import ConnectionClosed, InvalidMessage, InvalidStatu
 
 from gateway.errors import CommandError, DisconnectCode, DisconnectError, UnreachableError
 
-__all__ = ["Answer", "ClientSocket", "websocket_url"]
+__all__ = ["Answer", "ClientSocket", "shown_url", "websocket_url"]
 
 PATH = "/connection/websocket"
 OPEN_PATIENCE = 10.0
@@ -215,6 +215,12 @@ def websocket_url(url: str) -> str:
         raise ValueError(f"expected a gateway's address such as http://127.0.0.1:8000, got {url!r}")
     path = parts.path if parts.path.endswith(PATH) else parts.path.rstrip("/") + PATH
     return urlunsplit((scheme, parts.netloc, path, parts.query, ""))
+
+
+def shown_url(url: str) -> str:
+    """Give a URL without what may be secret in it."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
 
 
 def _is_loopback(host: str) -> bool:

@@ -7,6 +7,7 @@ from typing import Self
 
 import msgspec
 
+from gateway.errors import CommandError
 from gateway.mirror import Mirror
 from gateway.reader import Reader, Since, Update
 from gateway.types import Publication, Topic
@@ -39,6 +40,10 @@ class Subscription:
         """At the position of the last update taken; None until the first snapshot, or where none is kept."""
         if mirror:
             self.mirror = since if isinstance(since, Mirror) else Mirror(topic) if since == "start" else None
+        self.joined = asyncio.Event()
+        """Set once the gateway has said where the topic stands."""
+        self.refused: CommandError | None = None
+        """Why the gateway does not serve the topic for now; it is asked again."""
         self.paused = False
         """Left for now, because what was received waits to be taken."""
         self._ask = ask

@@ -45,6 +45,7 @@ class ProtocolServer:
         connected: The bodies of the connect commands, in order.
         pongs: How many pings were answered.
         refuse_connect: The error with which the next connect command is answered.
+        beside_connect: A line that is sent in one frame with the reply to connect.
 
     """
 
@@ -54,6 +55,7 @@ class ProtocolServer:
         self.pongs = asyncio.Semaphore(0)
         self.ping: dict[str, Any] = {"ping": 25, "pong": True}
         self.refuse_connect: dict[str, Any] | None = None
+        self.beside_connect: dict[str, Any] | None = None
         self._commands: asyncio.Queue[Command] = asyncio.Queue()
 
     @property
@@ -84,7 +86,9 @@ class ProtocolServer:
         if error is not None:
             await connection.send(json.dumps({"id": line["id"], "error": error}))
         else:
-            await connection.send(json.dumps({"id": line["id"], "connect": {"client": "c", **self.ping}}))
+            reply = {"id": line["id"], "connect": {"client": "c", **self.ping}}
+            beside = [] if self.beside_connect is None else [self.beside_connect]
+            await connection.send("\n".join(map(json.dumps, [reply, *beside])))
 
 
 @contextlib.asynccontextmanager

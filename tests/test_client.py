@@ -514,7 +514,49 @@ def test_backoff_is_full_jitter(monkeypatch: pytest.MonkeyPatch) -> None:
 # subscribe
 
 
-async def test_subscribe_waits_for_a_gateway_that_is_not_up_yet() -> None:
+async def test_sure_is_heard_together_with_the_connect_reply() -> None:
+    async with protocol_server() as server:
+        server.beside_connect = {"push": {"message": {"data": {"type": "broker", "sure": False}}}}
+        async with Client(server.url) as client:
+            subscription = client.subscribe("t")
+            await joined(server)
+            await take(subscription)
+            assert not client.sure
+
+
+async def test_command_without_an_answer_is_given_up() -> None:
+    async with protocol_server() as server, Client(server.url, patience=0.2) as client:
+        with pytest.raises(UnreachableError, match=r"no answer within 0\.2 s"):
+            await client.topics()
+
+
+async def test_command_that_is_only_refused_is_given_up_with_the_refusal() -> None:
+    async with protocol_server() as server, Client(server.url, patience=1) as client:
+        asking = asyncio.create_task(client.topics())
+        await (await server.command("rpc")).refuse(100, temporary=True)
+        with pytest.raises(CommandError, match="100: no"):
+            await asking
+
+
+async def test_loss_and_return_of_the_gateway_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    async with protocol_server() as server:
+        port = server.port
+        client = Client(f"http://me:secret@127.0.0.1:{port}/?token=secret")
+        await client.__aenter__()
+        subscription = client.subscribe("t")
+        await joined(server)
+        await take(subscription)
+    async with protocol_server(port) as server:
+        await joined(server, offset=5)
+        await take(subscription)
+        await client.__aexit__()
+    url = f"ws://127.0.0.1:{port}/connection/websocket"
+    assert len(caplog.messages) == 2
+    assert caplog.messages[0].startswith(f"the connection to {url} has ended (")
+    assert caplog.messages[1] == f"{url} is back"
+
+
+async def test_subscribe_waits_for_a_gateway_that_is_not_up_yet(caplog: pytest.LogCaptureFixture) -> None:
     tried = asyncio.Event()
 
     async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -531,6 +573,7 @@ async def test_subscribe_waits_for_a_gateway_that_is_not_up_yet() -> None:
         await joined(server, offset=4)
         assert (await first).position.offset == 4
         await updates.aclose()
+    assert [message.rpartition(" ")[2] for message in caplog.messages] == ["it", "there"]
 
 
 async def test_subscribe_raises_what_is_for_good() -> None:

@@ -1,5 +1,6 @@
 """The command line."""
 
+import logging
 import signal
 import sys
 from typing import NoReturn
@@ -15,6 +16,8 @@ def main() -> NoReturn:
     signal.signal(signal.SIGINT, end_at_once)
     from gateway.cli.root import run  # noqa: PLC0415  # see above
 
+    # Warnings, such as that a gateway is away, beside what the commands themselves say.
+    logging.basicConfig(format="gateway: %(message)s")
     code = run(sys.argv[1:])
     # Nothing is left to be ended; in the interpreter's own last steps Ctrl-C would change the exit code.
     signal.signal(signal.SIGINT, signal.SIG_IGN)

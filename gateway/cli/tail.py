@@ -1,22 +1,25 @@
 """``gateway tail``."""
 
+import asyncio
 import os
+from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 import click
 import msgspec
 
 from gateway.cli.loop import run_async
-from gateway.cli.target import client, gateway_options, read_topic
+from gateway.cli.target import client, gateway_options, next_update, read_topic
 from gateway.cli.transcript import Transcript
-from gateway.client import Client
-from gateway.reader import Update
+from gateway.client import Client, Subscription, Update
+from gateway.reader import Since
 from gateway.types import START, Position, Topic, parse_position
 
 __all__ = ["command"]
 
 
 _Beginning: TypeAlias = Literal["start"] | int | Position | None
+_Shown: TypeAlias = Callable[[Update], str]
 
 
 def _read_beginning(_context: click.Context, _parameter: click.Parameter, value: str | None) -> _Beginning:
@@ -65,23 +68,57 @@ def command(
 
 async def _tail(gateway: Client, topic: Topic, *, as_json: bool, beginning: _Beginning, follow: bool) -> None:
     transcript = Transcript()
+    shown = _shown_as_json if as_json else transcript.show
     async with gateway:
-        if beginning is None and not follow:
-            beginning = "start"
-        # The top is asked for before the events: what comes later than the command is not its business.
-        top = await gateway.top(topic) if not follow or isinstance(beginning, int) else START
-        since = Position(epoch=top.epoch, offset=beginning) if isinstance(beginning, int) else beginning
-        begun = since.offset if isinstance(since, Position) else 0
-        if not follow and begun >= top.offset:
-            return
-        async for update in gateway.subscribe(topic, since=since, mirror=False):
-            if as_json:
-                _print(_line(update) + "\n")
-            else:
-                _print(transcript.show(update))
-            if not follow and (update.position.epoch != top.epoch or update.position.offset >= top.offset):
-                break
+        if follow:
+            await _follow(gateway, topic, shown, beginning)
+        else:
+            await _read(gateway, topic, shown, "start" if beginning is None else beginning)
     _print(transcript.end())
+
+
+async def _follow(gateway: Client, topic: Topic, shown: _Shown, beginning: _Beginning) -> None:
+    epoch = (await gateway.top(topic)).epoch if isinstance(beginning, int) else ""
+    async with gateway.subscribe(topic, since=_since(beginning, epoch), mirror=False) as subscription:
+        telling = asyncio.create_task(_tell_unwritten(subscription))
+        try:
+            async for update in subscription:
+                _print(shown(update))
+        finally:
+            telling.cancel()
+
+
+async def _read(gateway: Client, topic: Topic, shown: _Shown, beginning: _Beginning) -> None:
+    # The top is asked for before the events: what comes later than the command is not its business.
+    top = await gateway.top(topic)
+    if top == START:
+        _say_unwritten(topic)
+    since = _since(beginning, top.epoch)
+    if (since.offset if isinstance(since, Position) else 0) >= top.offset:
+        return
+    async with gateway.subscribe(topic, since=since, mirror=False) as subscription:
+        while (update := await next_update(gateway, subscription)) is not None:
+            _print(shown(update))
+            if update.position.epoch != top.epoch or update.position.offset >= top.offset:
+                return
+
+
+def _since(beginning: _Beginning, epoch: str) -> Since:
+    return Position(epoch=epoch, offset=beginning) if isinstance(beginning, int) else beginning
+
+
+async def _tell_unwritten(subscription: Subscription) -> None:
+    await subscription.joined.wait()
+    if subscription.reader.position == START:
+        _say_unwritten(subscription.topic)
+
+
+def _say_unwritten(topic: Topic) -> None:
+    click.echo(f"gateway: nobody has written {topic} yet", err=True)
+
+
+def _shown_as_json(update: Update) -> str:
+    return _line(update) + "\n"
 
 
 def _line(update: Update) -> str:

@@ -1,5 +1,6 @@
 """Whom a command talks to: options, environment, the note of a gateway on this machine, in this order."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -8,16 +9,18 @@ import click
 
 from gateway import note
 from gateway.cli.flags import Flag
-from gateway.client import Client
+from gateway.client import Client, Subscription, Update
 from gateway.note import Note
 from gateway.settings import Settings
 from gateway.types import Topic, parse_topic
 
 __all__ = [
     "DEFAULT_URL",
+    "PATIENCE",
     "checked_redis_url",
     "client",
     "gateway_options",
+    "next_update",
     "read_topic",
     "redis_options",
     "redis_target",
@@ -25,6 +28,8 @@ __all__ = [
 ]
 
 DEFAULT_URL = "http://127.0.0.1:8000"
+PATIENCE = 6.0
+"""Seconds that a command waits for an answer; the gateway itself gives its broker 4."""
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -90,9 +95,27 @@ def client(url: str | None, token: str | None) -> Client:
         found = _found()
         url = DEFAULT_URL if found is None else found.url
     try:
-        return Client(url, token=token)
+        return Client(url, token=token, patience=PATIENCE)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
+
+
+async def next_update(gateway: Client, subscription: Subscription) -> Update | None:
+    """Wait for the next update of a topic that does not go on by itself; None at its end.
+
+    Raises:
+        click.ClickException: None comes.
+
+    """
+    try:
+        async with asyncio.timeout(PATIENCE):
+            return await anext(subscription, None)
+    except TimeoutError as error:
+        if subscription.refused is not None:
+            why = str(subscription.refused)
+        else:
+            why = f"no answer within {PATIENCE:g} s" if gateway.sure else "its broker is away"
+        raise click.ClickException(f"{subscription.topic} cannot be read from {gateway.url}: {why}") from error
 
 
 def _found() -> Note | None:

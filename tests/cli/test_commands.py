@@ -6,6 +6,7 @@ import signal
 import subprocess
 from collections.abc import AsyncIterator
 
+import pytest
 import pytest_asyncio
 
 from gateway.mirror import Mirror
@@ -129,7 +130,54 @@ async def test_tail_without_following_ends_at_the_top(server: ProtocolServer) ->
 async def test_tail_without_following_on_an_empty_topic_ends_at_once(server: ProtocolServer) -> None:
     process = await start(server, "tail", "t", "--no-follow")
     await (await server.command("history")).reply({"publications": [], "epoch": "", "offset": 0})
-    assert await process.end() == (0, "", "")
+    assert await process.end() == (0, "", "gateway: nobody has written t yet\n")
+
+
+async def test_tail_of_a_topic_that_nobody_has_written_says_so_and_goes_on(server: ProtocolServer) -> None:
+    process = await start(server, "tail", "t", "--json")
+    await (await server.command("subscribe")).reply({"epoch": "", "offset": 0})
+    assert await process.error_line() == "gateway: nobody has written t yet\n"
+    process.kill(signal.SIGINT)
+    assert await process.end() == (130, "", "")
+
+
+async def test_tail_says_that_the_gateway_is_away_and_back(server: ProtocolServer) -> None:
+    process = await start(server, "tail", "t", "--json")
+    command = await server.command("subscribe")
+    await command.reply({"epoch": EPOCH, "offset": 1})
+    away = {"push": {"message": {"data": {"type": "broker", "sure": False}}}}
+    back = {"push": {"message": {"data": {"type": "broker", "sure": True}}}}
+    for line in (away, away, back):
+        await command.send(line)
+    url = server.url.replace("http", "ws") + "/connection/websocket"
+    assert "does not hear its broker" in await process.error_line()
+    assert "hears its broker again" in await process.error_line()
+    await command.close(1012, "restart")
+    assert await process.error_line() == f"gateway: the connection to {url} has ended (1012: restart); trying on\n"
+    assert await process.error_line() == f"gateway: {url} is back\n"
+    process.kill(signal.SIGINT)
+    assert await process.end() == (130, "", "")
+
+
+async def test_tail_without_following_gives_up_on_a_gateway_that_falls_silent(server: ProtocolServer) -> None:
+    process = await start(server, "tail", "t", "--no-follow")
+    await (await server.command("history")).reply({"publications": [], "epoch": EPOCH, "offset": 2})
+    await server.command("subscribe")
+    code, out, err = await process.end()
+    assert (code, out) == (1, "")
+    assert "gateway: t cannot be read from" in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "arguments", [["topics"], ["publish", "t", "{}"], ["send", "t", "x"], ["tail", "t", "--no-follow"]]
+)
+async def test_silent_gateway_is_one_line_and_1(server: ProtocolServer, arguments: list[str]) -> None:
+    process = await start(server, *arguments)
+    code, out, err = await process.end()
+    assert (code, out) == (1, "")
+    url = server.url.replace("http", "ws") + "/connection/websocket"
+    assert err == f"gateway: no gateway answers at {url}: no answer within 6 s\n"
 
 
 async def test_tail_from_an_offset_asks_for_what_follows(server: ProtocolServer) -> None:

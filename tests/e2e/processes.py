@@ -9,7 +9,7 @@ import socket
 import sys
 import urllib.parse
 import urllib.request
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -76,11 +76,26 @@ class Process:
         if self.running:
             self._process.send_signal(number)
 
+    @contextlib.contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Keep it from doing anything: its connections stay, and nobody answers."""
+        self.kill(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.kill(signal.SIGCONT)
+
     async def line(self) -> str:
         """Read the next line of its standard output; "" at the end."""
         assert self._process.stdout is not None
         async with asyncio.timeout(PATIENCE):
             return (await self._process.stdout.readline()).decode()
+
+    async def error_line(self) -> str:
+        """Read the next line of its standard error; "" at the end."""
+        assert self._process.stderr is not None
+        async with asyncio.timeout(PATIENCE):
+            return (await self._process.stderr.readline()).decode()
 
     async def end(self, given: bytes | None = None) -> tuple[int, str, str]:
         """Wait for its end: exit code, standard output and error not read so far."""
