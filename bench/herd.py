@@ -23,6 +23,8 @@ from tests.serving import append
 
 EVENTS = 20
 MISSED = 5
+PATIENCE = 10.0
+"""Seconds after which a reader gives up a connection that does not answer, and comes again."""
 
 
 async def scripts(redis: Redis) -> int:
@@ -38,8 +40,10 @@ async def come(readers: list[Reader], spread: float) -> None:
         await asyncio.sleep(random.uniform(0, spread))
         while True:
             try:
-                await reader.connect()
-            except OSError:
+                async with asyncio.timeout(PATIENCE):
+                    await reader.connect()
+            except (OSError, TimeoutError):
+                reader.drop()
                 await asyncio.sleep(random.uniform(0, spread or 0.5))
             else:
                 return

@@ -134,7 +134,9 @@ class Hub:
 
     def restored(self) -> None:
         """Read every topic from its last event on, then tell everybody."""
-        self._spawn(self._sure_after([self._sync(topic) for topic in self._topics.values() if topic.known]))
+        # Also those that are being read for the first time: what was published since that answer was made is missing.
+        topics = [topic for topic in self._topics.values() if topic.syncing is not None]
+        self._spawn(self._sure_after([self._sync(topic) for topic in topics]))
 
     async def _sure_after(self, syncing: list[asyncio.Task[None]]) -> None:
         if syncing:

@@ -40,6 +40,8 @@ class Agent:
         """The store lost something that no run could write again; what was written no longer has to be there."""
         self.struck: str = ""
         """The epoch of its run when the store lost something; a run that has left it has written it again."""
+        self._struck: Run | None = None
+        """That run."""
         self.said: dict[str, str] = {}
         """By message: the text that was streamed for it, sent or not."""
         self.run: Run | None = None
@@ -71,7 +73,7 @@ class Agent:
         if self.run is None or self.run.ended is not None:
             self.losable = True
         else:
-            self.struck = self.run.position.epoch
+            self.struck, self._struck = self.run.position.epoch, self.run
 
     @property
     def unmended(self) -> bool:
@@ -97,6 +99,8 @@ class Agent:
     async def die(self) -> None:
         """End at once without an end of the run, as kill -9 does."""
         self._process.gone = True
+        if self.run is not None and self.run is self._struck:
+            self.losable = True  # it may not have come to write again what the store had lost
         while self._task is not None and not self._task.done():
             self._task.cancel()  # once for the agent, once for the end that its run cannot write
             await asyncio.wait([self._task], timeout=0.01)

@@ -10,7 +10,7 @@ from tests.vectors_reader import canonical
 
 __all__ = ["assert_exact", "read_to"]
 
-PATIENCE = 30.0
+PATIENCE = 20.0
 
 
 async def read_to(subscription: Subscription, offset: int) -> list[Update]:
