@@ -14,7 +14,8 @@ from gateway.event_types import END_TYPES, LOG_FIELDS, LOGGED_TYPES
 from gateway.run import Run
 from gateway.topic_state import read_topic
 from gateway.types import Topic
-from tests.checker.actors import Agent, Author
+from tests.checker.agent import Agent
+from tests.checker.author import Author
 from tests.checker.readers import Folded, Reader, mirror_of
 from tests.checker.truth import Fact, Violation
 from tests.checker.world import World
@@ -36,8 +37,8 @@ async def check(world: World) -> None:
     """
     for topic in world.topics:
         account = await _account(world.brokers[1], topic)
-        state = world.states[topic]
-        path = world.truths[topic].path(state.epoch, state.top) if state.epoch else {}
+        state = world.judges[topic].state
+        path = world.judges[topic].truth.path(state.epoch, state.top) if state.epoch else {}
         _whole(path, account)
         _log(path, state.log)
         _runs(path)
@@ -176,7 +177,7 @@ def _people(path: Mapping[int, Fact]) -> None:
 
 def _acknowledged(world: World, topic: Topic, path: Mapping[int, Fact], account: Folded) -> None:
     """What was acknowledged is there; or its epoch is gone, and a run that lives has written it again."""
-    state, truth = world.states[topic], world.truths[topic]
+    state, truth = world.judges[topic].state, world.judges[topic].truth
     there = {fact.data for fact in path.values()}
     restored = _restorers(world, topic, path)
     ended = {fact.message for fact in path.values() if fact.kind == "e" and fact.message}
@@ -242,7 +243,7 @@ async def _mirrors(world: World, topic: Topic, account: Folded) -> None:
             raise Violation(f"run {last.id} has {own}, the mirror {surface}")
         if context["next_seq"] != last.context.log.next_seq:
             raise Violation(f"run {last.id} is at seq {last.context.log.next_seq}, the mirror at {context['next_seq']}")
-        starts = world.truths[topic].starts
+        starts = world.judges[topic].truth.starts
         # A run that another one overtook after a rollback cannot know what that one told beside the log.
         overtaken = any(run != last.id for run in starts[starts.index(last.id) :])
         if not overtaken and (context["title"], context["system_prompt"]) != (
@@ -271,7 +272,7 @@ def _last_run(world: World, topic: Topic, account: Folded) -> Run | None:
 
 def _failures(world: World, topic: Topic) -> None:
     """A run fails only where somebody else took its place, or what it would have to write again is unknown."""
-    truth = world.truths[topic]
+    truth = world.judges[topic].truth
     facts = [fact for branch in truth.branches.values() for fact in branch.facts.values()]
     lost = {fact.run for fact in facts if fact.kind == "x" and fact.request is None}
     takers = {fact.run for fact in facts if fact.request is not None and fact.request.lease is not None}

@@ -4,10 +4,12 @@ import asyncio
 import random
 from collections import Counter
 
-from tests.checker.actors import Agent, Author, Person, Sweeper, Talker
+from tests.checker.agent import Agent
+from tests.checker.author import Author
 from tests.checker.invariants import check
 from tests.checker.loop import SteppedLoop
 from tests.checker.pair import Pair
+from tests.checker.people import Person, Sweeper, Talker
 from tests.checker.readers import Folder, Hub, Reader
 from tests.checker.world import World
 
@@ -38,7 +40,7 @@ def play(seed: int, pair: Pair, *, kind: str = "runs") -> Counter[str]:
         _populate(world)
         try:
             await world.play(world.random.choice((30, 60, 100)))
-            with world._answering():
+            with world.answering():
                 await check(world)
         finally:
             await world.close()

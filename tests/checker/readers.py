@@ -10,9 +10,10 @@ from gateway.broker.port import History
 from gateway.errors import BrokerUnavailableError
 from gateway.mirror import Mirror
 from gateway.types import START, Position, Publication, Topic
+from tests.checker.actor import Actor
 from tests.checker.pair import Plain
 from tests.checker.truth import Violation
-from tests.checker.world import Actor, World
+from tests.checker.world import World
 
 __all__ = ["Folded", "Folder", "Hub", "Reader", "mirror_of"]
 
@@ -91,7 +92,7 @@ class Reader(Actor):
 
     @property
     def finished(self) -> bool:
-        state = self.world.states[self.topic]
+        state = self.world.judges[self.topic].state
         return self.idle and self.folded.position == Position(epoch=state.epoch, offset=state.top)
 
     def finish(self) -> None:

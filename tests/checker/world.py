@@ -3,192 +3,31 @@
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 from gateway.broker.keys import Keys
-from gateway.broker.port import (
-    AppendAnswer,
-    Appended,
-    AppendRequest,
-    Broker,
-    Busy,
-    Ended,
-    Fenced,
-    History,
-    Link,
-    Listener,
-    Restore,
-    Stale,
-    Trimmed,
-)
+from gateway.broker.port import Appended, AppendRequest, History, Trimmed
 from gateway.broker.redis import RedisBroker
 from gateway.errors import BrokerUnavailableError
-from gateway.types import START, Position, Topic
+from gateway.types import START, Topic
+from tests.checker.actor import Actor
+from tests.checker.faults import Faults, Mishaps
+from tests.checker.judge import Judge
 from tests.checker.loop import SteppedLoop
 from tests.checker.pair import Pair
-from tests.checker.truth import Fact, State, Truth, Violation
+from tests.checker.road import Call, Road
+from tests.checker.truth import Fact, State, Violation
 
-__all__ = ["Actor", "Road", "World"]
+__all__ = ["Acknowledgement", "World"]
 
-_LAPSED = 1
-"""The deadline that the world gives to a lease whose time has passed; no other lapses so soon."""
 _LAPSE_STEPS = 50
 """After so many steps of the end the leases of the dead have lapsed (again)."""
 
 _MAX_STEPS = 4000
 """After so many steps without a fault everything must have come to an end."""
-
-
-class Actor:
-    """Somebody who does one thing after another when the world says so."""
-
-    once = False
-    """Whether what it does carries an id of its own, to be stored once however often it is tried."""
-
-    lasts = False
-    """Whether it never dies: with nobody alive nothing comes to an end."""
-
-    def __init__(self, world: "World", name: str) -> None:
-        self.world = world
-        self.name = name
-        self.paused = False
-        """Its process stands still; what it has asked for is not answered either."""
-        self.dead = False
-        self.task: asyncio.Task[None] | None = None
-        self.since: dict[Topic, int] = {}
-        """The floors when its last step began."""
-
-    @property
-    def idle(self) -> bool:
-        """Whether it can be told to do something."""
-        return self.task is None or self.task.done()
-
-    @property
-    def finished(self) -> bool:
-        """Whether nothing is left that it should still do."""
-        return self.idle
-
-    def step(self) -> None:
-        """Begin the next thing."""
-        self.since = {topic: state.floor for topic, state in self.world.states.items()}
-        self.task = asyncio.ensure_future(self.act())
-
-    def finish(self) -> None:
-        """Bring to an end what was begun; called again and again once the world is calm."""
-
-    async def act(self) -> None:
-        raise NotImplementedError
-
-    def runs(self, topic: Topic) -> set[str]:
-        """Give the ids of its runs that work on a topic."""
-        return set()
-
-    def hung_up(self) -> None:
-        """Hear that the server has gone."""
-
-
-@dataclass
-class Call:
-    """A call that waits until the world lets it go, and then until its answer is delivered."""
-
-    actor: Actor
-    topic: Topic
-    name: str
-    send: Callable[[], Awaitable[Any]]
-    request: AppendRequest | None
-    position: Position
-    answer: asyncio.Future[Any]
-
-
-class Road:
-    """One actor's way to the broker, on which every call waits for the world."""
-
-    def __init__(self, world: "World", actor: Actor, broker: Broker) -> None:
-        self._world = world
-        self._actor = actor
-        self._broker = broker
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._broker, name)
-
-    async def append(self, topic: Topic, request: AppendRequest, *, position: Position) -> AppendAnswer:
-        answer: AppendAnswer = await self._ask(
-            "append", topic, position, lambda: self._broker.append(topic, request, position=position), request
-        )
-        return answer
-
-    async def read(self, topic: Topic, position: Position, *, limit: int = 1000, seen: bool = False) -> History:
-        answer: History = await self._ask(
-            "read", topic, position, lambda: self._broker.read(topic, position, limit=limit, seen=seen)
-        )
-        return answer
-
-    async def trim(self, topic: Topic, snapshot: bytes, *, position: Position, size: int) -> Trimmed | Stale:
-        answer: Trimmed | Stale = await self._ask(
-            "trim", topic, position, lambda: self._broker.trim(topic, snapshot, position=position, size=size)
-        )
-        return answer
-
-    async def renew(
-        self, topic: Topic, *, run: str, token: str, lease: int, position: Position
-    ) -> Appended | Restore | Ended | Fenced:
-        answer: Appended | Restore | Ended | Fenced = await self._ask(
-            "renew",
-            topic,
-            position,
-            lambda: self._broker.renew(topic, run=run, token=token, lease=lease, position=position),
-        )
-        return answer
-
-    async def declare_lost(self, topic: Topic, *, run: str, data: bytes, position: Position) -> Appended | Busy | None:
-        async def send() -> Appended | Busy | None:
-            answer = await self._broker.declare_lost(topic, run=run, data=data, position=position)
-            if isinstance(answer, Appended):
-                self._world.lost(topic, run, data, answer)
-            return answer
-
-        answer: Appended | Busy | None = await self._ask("declare_lost", topic, position, send)
-        return answer
-
-    async def set_due(self, topic: Topic, at: int | None) -> None:
-        """Lose a hint, which may always happen (STORE.md 6); nobody sweeps here but when the world says so."""
-
-    async def wake(self, topic: Topic) -> None:
-        """Lose a hint."""
-
-    def link(self, listener: Listener) -> Link:
-        """Lose every wake-up: that costs a renewal at most (STORE.md 7)."""
-        return _Silence()
-
-    async def _ask(
-        self,
-        name: str,
-        topic: Topic,
-        position: Position,
-        send: Callable[[], Awaitable[Any]],
-        request: AppendRequest | None = None,
-    ) -> Any:
-        answer = asyncio.get_running_loop().create_future()
-        self._world.waiting.append(Call(self._actor, topic, name, send, request, position, answer))
-        return await answer
-
-
-class _Silence:
-    """A link that carries nothing."""
-
-    up = True
-
-    async def subscribe(self, channel: str) -> None:
-        pass
-
-    async def unsubscribe(self, channel: str) -> None:
-        pass
-
-    async def aclose(self) -> None:
-        pass
 
 
 @dataclass
@@ -199,51 +38,6 @@ class Acknowledgement:
     topic: Topic
     request: AppendRequest
     answer: Appended
-
-
-@dataclass
-class Faults:
-    """How likely each fault of a world is, next to the step of an actor, which is 1."""
-
-    lost_request: float = 0.0
-    lost_reply: float = 0.0
-    late_reply: float = 0.0
-    twice: float = 0.0
-    restart: float = 0.0
-    kill: float = 0.0
-    copy_back: float = 0.0
-    fail_over: float = 0.0
-    evict: float = 0.0
-    lapse: float = 0.0
-    pause: float = 0.0
-    death: float = 0.0
-
-    @classmethod
-    def drawn(cls, random: random.Random, *, kind: str) -> "Faults":
-        """Draw some kinds of faults: with all of them at once none would be seen for what it is."""
-        if kind == "late":
-            # Who stood still, was given up, and is forgotten by two trims.
-            return cls(pause=0.15, lapse=0.3, lost_reply=0.1)
-        if random.random() < 0.1:
-            return cls(evict=0.1, lost_reply=0.1)
-
-        def perhaps(likely: float, weight: float) -> float:
-            return weight if random.random() < likely else 0.0
-
-        return cls(
-            lost_request=perhaps(0.3, 0.05),
-            lost_reply=perhaps(0.5, 0.1),
-            late_reply=perhaps(0.3, 0.1),
-            twice=perhaps(0.3, 0.05),
-            restart=perhaps(0.2, 0.02),
-            kill=perhaps(0.4, 0.04),
-            copy_back=perhaps(0.2, 0.04),
-            fail_over=perhaps(0.2, 0.06),
-            evict=perhaps(0.2, 0.03),
-            lapse=perhaps(0.4, 0.06),
-            pause=perhaps(0.4, 0.04),
-            death=perhaps(0.3, 0.015),
-        )
 
 
 class World:
@@ -269,10 +63,8 @@ class World:
         self.actors: list[Actor] = []
         self.waiting: list[Call] = []
         self.undelivered: list[tuple[Call, Any]] = []
-        self.truths = {topic: Truth() for topic in self.topics}
-        self.states = {topic: State() for topic in self.topics}
-        self.forgotten_below = dict.fromkeys(self.topics, 0)
-        """Up to here a trim may have dropped what an append was answered."""
+        self.judges = {topic: Judge() for topic in self.topics}
+        self.mishaps = Mishaps(self)
         self.rolled_back = False
         self.evicted = False
         self.acknowledged: list[Acknowledgement] = []
@@ -293,7 +85,7 @@ class World:
 
         What a second trim forgets could be stored again; the rule is that nobody is so late (STORE.md 4).
         """
-        floor = self.states[topic].floor
+        floor = self.judges[topic].state.floor
         busy = [actor for actor in self.actors if actor.once and not actor.dead and not actor.idle]
         return all(actor.since.get(topic) == floor for actor in busy)
 
@@ -318,10 +110,10 @@ class World:
 
     def lost(self, topic: Topic, run: str, data: bytes, answer: Appended) -> None:
         """Note the end that somebody wrote for a run."""
-        if self.states[topic].deadline > _LAPSED:
-            raise Violation(f"run {run} is declared lost, and its lease has not lapsed")
-        self._inspect(topic)
-        self.truths[topic].stored(
+        judge = self.judges[topic]
+        judge.lost(run)
+        self.inspect(topic)
+        judge.truth.stored(
             answer.position.epoch,
             answer.first,
             [Fact(kind="x", type="agent_lost", data=data, message="", request=None, run=run)],
@@ -346,15 +138,15 @@ class World:
             self._deliver: 0.3 if self._deliverable() else 0.0,
             self._step: 1.0,
             self._pass_time: 0.15,
-            self._save: 0.05 if self.faults.kill or self.faults.copy_back else 0.0,
-            self._restart: self.faults.restart,
-            self._kill: self.faults.kill,
-            self._copy_back: self.faults.copy_back,
-            self._fail_over: self.faults.fail_over,
-            self._evict: self.faults.evict,
-            self._lapse: self.faults.lapse,
-            self._pause: self.faults.pause,
-            self._die: self.faults.death,
+            self.mishaps.save: 0.05 if self.faults.kill or self.faults.copy_back else 0.0,
+            self.mishaps.restart: self.faults.restart,
+            self.mishaps.kill: self.faults.kill,
+            self.mishaps.copy_back: self.faults.copy_back,
+            self.mishaps.fail_over: self.faults.fail_over,
+            self.mishaps.evict: self.faults.evict,
+            self.mishaps.lapse: self.faults.lapse,
+            self.mishaps.pause: self.faults.pause,
+            self.mishaps.die: self.faults.death,
         }
         move = self.random.choices(list(weights), list(weights.values()))[0]
         await move()
@@ -408,13 +200,14 @@ class World:
             self._answer(call, self.random.choice(answers))
 
     async def _sent(self, call: Call, times: int) -> list[Any]:
-        before = self.states[call.topic]
+        judge = self.judges[call.topic]
+        before = judge.state
         self.pair.catch_up()
-        with self._answering():
+        with self.answering():
             answers = await asyncio.gather(*(call.send() for _ in range(times)), return_exceptions=True)
-        self._inspect(call.topic)
+        self.inspect(call.topic)
         for answer in answers:
-            self.note(f"  {call.actor.name} {call.name} {_told(call)} -> {_brief(answer)}")
+            self.note(f"  {call.told()} -> {_brief(answer)}")
             if isinstance(answer, BaseException):
                 if not isinstance(answer, BrokerUnavailableError):
                     raise Violation(f"{call.name} fails: {answer}") from answer
@@ -423,11 +216,11 @@ class World:
             repeated = isinstance(answer, Appended) and answer.repeated
             self.seen[f"{call.name} {type(answer).__name__}{' again' if repeated else ''}"] += 1
             if call.request is not None:
-                self._appended(call, call.request, answer, before)
+                judge.appended(call, call.request, answer, before)
             elif isinstance(answer, History):
-                self._read(call, answer)
+                judge.read(call, answer)
             elif isinstance(answer, Trimmed):
-                self.forgotten_below[call.topic] = max(self.forgotten_below[call.topic], before.floor)
+                judge.trimmed(before)
         return answers
 
     def _answer(self, call: Call, answer: Any) -> None:
@@ -438,160 +231,6 @@ class World:
             self.acknowledged.append(Acknowledgement(call.actor, call.topic, call.request, answer))
         call.answer.set_result(answer)
 
-    # The laws that each answer must keep
-
-    def _appended(self, call: Call, request: AppendRequest, answer: Any, before: State) -> None:
-        truth = self.truths[call.topic]
-        if isinstance(answer, Appended) and not answer.repeated:
-            facts = [
-                Fact(
-                    kind=entry.kind,
-                    type=entry.type,
-                    data=entry.data,
-                    message=entry.message,
-                    request=request,
-                    run=request.run,
-                )
-                for entry in request.entries
-            ]
-            if request.lease is not None and before.holder != request.run:
-                self._took(call, answer)
-            truth.stored(answer.position.epoch, answer.first, facts)
-        elif isinstance(answer, Appended):
-            fact = truth.path(answer.position.epoch, answer.position.offset).get(answer.first)
-            if fact is None or fact.request is None or fact.request.writer != request.writer:
-                raise Violation(f"{request.writer} is told that its append is at {answer.position}, where it is not")
-        after = self.states[call.topic]
-        if request.run and before.epoch and all(truth.continues(call.position, state) for state in (before, after)):
-            self._final(call, request, answer, before)
-
-    def _took(self, call: Call, answer: Appended) -> None:
-        """Whoever takes a topic knows what the run before left open: it has read that run's end."""
-        path = self.truths[call.topic].path(answer.position.epoch, answer.first - 1)
-        end = max((offset for offset, fact in path.items() if fact.kind == "x"), default=0)
-        if call.position.offset < end:
-            raise Violation(f"{call.actor.name} takes a topic at {call.position}, whose last run ended at {end}")
-
-    def _final(self, call: Call, request: AppendRequest, answer: Any, before: State) -> None:
-        """Law 8: whoever comes after a run's end is told of it."""
-        path = self.truths[call.topic].path(before.epoch, before.top)
-        ends = [offset for offset, fact in path.items() if fact.kind == "x" and fact.run == request.run]
-        if not ends or ends[0] <= self.forgotten_below[call.topic]:
-            return
-        if isinstance(answer, Appended) and answer.repeated:
-            return
-        if not isinstance(answer, Ended) or answer.position.offset != ends[0]:
-            raise Violation(f"run {request.run} ended at {ends[0]}, and then was answered {answer}")
-
-    def _read(self, call: Call, answer: History) -> None:
-        state, truth = self.states[call.topic], self.truths[call.topic]
-        goes_on = truth.continues(call.position, state) and call.position.offset >= state.floor
-        if answer.complete and not goes_on:
-            raise Violation(f"who stood at {call.position} goes on in {state}")
-        if goes_on and not answer.complete:
-            raise Violation(f"who stood at {call.position} may not go on in {state}")
-        if state.epoch:
-            self._all_there(answer, state, truth, after=call.position.offset if answer.complete else answer.floor)
-
-    def _all_there(self, answer: History, state: State, truth: Truth, *, after: int) -> None:
-        """Law 1, and 7: a reader gets all that was stored, but for deltas of ended messages."""
-        path = truth.path(state.epoch, state.top)
-        ended = {fact.message for fact in path.values() if fact.kind == "e"}
-        given = {stored.offset: stored.data for stored in answer.events}
-        for offset in range(after + 1, answer.upto + 1):
-            fact = path[offset]
-            if given.pop(offset, None) != fact.data and not (fact.kind == "d" and fact.message in ended):
-                raise Violation(f"a reader of {after + 1} to {answer.upto} is not given {offset}: {fact.data!r}")
-        if given:
-            raise Violation(f"a reader of {after + 1} to {answer.upto} is given {given}")
-
-    # Faults
-
-    async def _save(self) -> None:
-        if self.faults.copy_back and self.random.random() < 0.4:
-            self.pair.back_up()
-            self.note("BACKUP")
-        else:
-            self.pair.save()
-            self.note("SAVE")
-
-    async def _restart(self) -> None:
-        self.pair.restart()
-        await self._disrupted("RESTART")
-
-    async def _kill(self) -> None:
-        self.pair.kill()
-        self.rolled_back = True
-        await self._disrupted("KILL")
-
-    async def _copy_back(self) -> None:
-        if self.pair.backed_up:
-            self.pair.copy_back()
-            self.rolled_back = True
-            await self._disrupted("COPIED BACK")
-
-    async def _fail_over(self) -> None:
-        if self.pair.cut_off:
-            hang_up = self.random.random() < 0.5
-            self.pair.fail_over(hang_up=hang_up)
-            self.rolled_back = True
-            await self._disrupted("FAIL-OVER" if hang_up else "FAIL-OVER without a word", hang_up=hang_up)
-        elif self.pair.follows:
-            self.pair.cut()
-            self.note("CUT")
-        else:
-            self.pair.follow()
-            self.note("FOLLOW")
-
-    async def _evict(self) -> None:
-        topic = self.random.choice(self.topics)
-        keys = Keys("w").of(topic)
-        lost = keys if self.random.random() < 0.1 else [self.random.choice(keys[:4])]
-        if self.pair.plain.call("UNLINK", *lost):
-            self.evicted = True
-            self.truths[topic].causes += 1
-            self.note(f"EVICTED {' '.join(lost)}")
-            self.seen[f"evicted {lost[0] if len(lost) == 1 else 'all'}"] += 1
-
-    async def _lapse(self) -> None:
-        self.lapse(self.random.choice(self.topics))
-
-    def lapse(self, topic: Topic) -> None:
-        """Let a lease's time pass."""
-        state = Keys("w").of(topic)[0]
-        lease = self.pair.plain.call("HGET", state, "lease")
-        if lease:
-            run, token, _, length = lease.split(b" ")
-            # For as long as that took, the links of all have been steady.
-            self.loop.jump(int(length) / 1000)
-            self.pair.plain.call("HSET", state, "lease", b" ".join((run, token, b"%d" % _LAPSED, length)))
-            self._inspect(topic)
-            self.note(f"LAPSED {run.decode()}")
-
-    async def _pause(self) -> None:
-        actor = self.random.choice(self.actors)
-        actor.paused = not actor.paused
-        self.note(f"{actor.name} {'pauses' if actor.paused else 'goes on'}")
-
-    async def _die(self) -> None:
-        actor = self.random.choice([actor for actor in self.actors if not actor.lasts])
-        actor.dead = True
-        self.note(f"{actor.name} DIES")
-
-    async def _disrupted(self, what: str, *, hang_up: bool = True) -> None:
-        self.note(what)
-        self.seen[what] += 1
-        for actor in self.actors:
-            actor.hung_up()
-        if hang_up:
-            # That the connections have ended is heard before anything else happens, or it could not be played again.
-            with self._answering():
-                while any(keeper._server.wires for broker in self.brokers for keeper in (broker._steps, broker._pages)):
-                    await asyncio.sleep(0)
-        for topic in self.topics:
-            self.truths[topic].causes += 1
-            self._inspect(topic)
-
     # The end
 
     async def _end(self) -> None:
@@ -601,9 +240,10 @@ class World:
             actor.paused = False
         for number in range(_MAX_STEPS):
             await self._settle()
-            for topic, state in self.states.items():
-                if number % _LAPSE_STEPS == 0 and state.holder and state.holder not in self.live_runs(topic):
-                    self.lapse(topic)
+            for topic, judge in self.judges.items():
+                holder = judge.state.holder
+                if number % _LAPSE_STEPS == 0 and holder and holder not in self.live_runs(topic):
+                    self.mishaps.lapse_of(topic)
             for actor in self.actors:
                 if not actor.dead and actor.idle:
                     actor.finish()
@@ -623,29 +263,27 @@ class World:
 
     def _at_rest(self) -> bool:
         done = all(actor.dead or actor.finished for actor in self.actors)
-        return done and not any(state.holder for state in self.states.values())
+        return done and not any(judge.state.holder for judge in self.judges.values())
 
     async def _touch(self) -> None:
         for topic in self.topics:
-            with self._answering(), suppress(BrokerUnavailableError):
+            with self.answering(), suppress(BrokerUnavailableError):
                 await self.brokers[1].read(topic, START, limit=0, seen=True)
-            self._inspect(topic)
+            self.inspect(topic)
 
     @contextmanager
-    def _answering(self) -> Iterator[None]:
+    def answering(self) -> Iterator[None]:
         self.loop.calls += 1
         try:
             yield
         finally:
             self.loop.calls -= 1
 
-    def _inspect(self, topic: Topic) -> None:
-        state = self.inspected(topic)
-        self.states[topic] = state
-        if state.epoch:
-            self.truths[topic].learn(state)
+    def inspect(self, topic: Topic) -> None:
+        """Look how a topic stands now."""
+        self.judges[topic].inspected(self._state(topic))
 
-    def inspected(self, topic: Topic) -> State:
+    def _state(self, topic: Topic) -> State:
         """Read a topic's state past the scripts."""
         epoch, lineage, floor, kept, log, lease = self.pair.plain.call(
             "HMGET", Keys("w").of(topic)[0], "epoch", "lineage", "floor", "d", "log", "lease"
@@ -663,19 +301,6 @@ class World:
             holder=lease.decode().split(" ")[0],
             deadline=int(lease.split(b" ")[2]) if lease else 0,
         )
-
-
-def _told(call: Call) -> str:
-    if call.request is None:
-        return str(call.position)
-    request = call.request
-    parts = [f"{call.position} {request.writer[-20:]}#{request.seq[:8]}"]
-    if request.lease is not None:
-        parts.append("LEASE")
-    if request.log is not None:
-        parts.append(f"log {request.log.first}-{request.log.next}")
-    parts.extend(f"{entry.kind}:{entry.type}" for entry in request.entries)
-    return " ".join(parts)
 
 
 def _brief(answer: Any) -> str:
