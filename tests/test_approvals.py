@@ -95,6 +95,15 @@ async def test_edit_that_is_no_object_is_a_no(publisher: Publisher, broker: Redi
         assert await asking == Reject(reason="the edited arguments are no JSON object")
 
 
+@pytest.mark.parametrize("decision", ["yes", "Approve", "", "pending", None, True, 1, ["approve"], {"approve": True}])
+async def test_decision_that_is_none_is_a_no(publisher: Publisher, broker: RedisBroker, decision: Any) -> None:
+    """As above."""
+    async with publisher.run(TOPIC, agent="a") as run:
+        asking = await asked(broker, run)
+        run._approvals.heard({"type": "approval_decided", "run": run.id, "tool_call_id": "c1", "decision": decision})
+        assert await asking == Reject()
+
+
 async def test_same_question_has_the_same_answer(publisher: Publisher, broker: RedisBroker) -> None:
     async with publisher.run(TOPIC, agent="a") as run:
         asking = await asked(broker, run)
