@@ -23,8 +23,19 @@ from tests.serving import append
 
 EVENTS = 20
 MISSED = 5
-PATIENCE = 10.0
+PATIENCE = 30.0
 """Seconds after which a reader gives up a connection that does not answer, and comes again."""
+
+
+class Returning(Reader):
+    """A reader that takes a temporary refusal as one, as clients do: it comes again."""
+
+    def _take(self, opcode: int, payload: bytes) -> None:
+        waiting = self._subscribed is not None and not self._subscribed.done()
+        if waiting and self._subscribed is not None and b'"error":' in payload and b'"temporary":true' in payload:
+            self._subscribed.set_exception(ConnectionError("refused for now"))
+        else:
+            super()._take(opcode, payload)
 
 
 async def scripts(redis: Redis) -> int:
@@ -44,6 +55,7 @@ async def come(readers: list[Reader], spread: float) -> None:
                     await reader.connect()
             except (OSError, TimeoutError):
                 reader.drop()
+                reader.settle()
                 await asyncio.sleep(random.uniform(0, spread or 0.5))
             else:
                 return
@@ -69,7 +81,7 @@ async def herd(options: argparse.Namespace, topics: int) -> None:
             await append(broker, name, *events)
         gateway = Gateway(store.url, "--drain", "0")
         await gateway.start()
-        readers = [Reader(gateway.port, names[number % topics]) for number in range(options.readers)]
+        readers: list[Reader] = [Returning(gateway.port, names[number % topics]) for number in range(options.readers)]
         begun = loop.time()
         await come(readers, options.spread)
         await exact(readers, dict.fromkeys(names, EVENTS))
