@@ -268,7 +268,7 @@ export class EntryList {
     const progress = id === null ? undefined : this.#live.progress.get(id);
     let phase = sealed ? 'ready' : 'arriving';
     if (decision === 'reject') phase = 'rejected';
-    else if (decision === 'expired' && result === undefined) phase = ended ? 'interrupted' : 'expired';
+    else if (decision === 'expired' && !broken) phase = ended && result === undefined ? 'interrupted' : 'expired';
     else if (broken) phase = 'interrupted';
     else if (result !== undefined) phase = metadata.error === true ? 'failed' : 'done';
     else if (open?.interrupted === true || ended) phase = 'interrupted';

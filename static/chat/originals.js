@@ -1,33 +1,25 @@
-/** What a summary stands for, read back from the topic's history as far as it is still stored. Pure but for the reading. */
+/** What a summary stands for, read back from the topic's session log. Pure but for the reading. */
 
 import { Mirror } from '../gateway/mirror.js';
-import { isLive } from './run_state.js';
-
-/** Pages of history that are read at most; each has up to 120 KiB. */
-const MOST_PAGES = 500;
 
 /**
- * @param {Chat.Read} read - a page of the topic's history
+ * @param {Chat.Read} read - a page of the topic's log
  * @param {{seq: number, from: number, to: number}} summary - its number in the log, and the first and last place it stands for
  * @returns {Promise<{mirror: Mirror, complete: boolean}>} a mirror of nothing else; whether all of it is stored
  */
 export async function originals(read, { seq, from, to }) {
   const mirror = new Mirror();
   let first = Number.POSITIVE_INFINITY;
-  /** @type {{epoch: string, offset: number}|undefined} */
-  let since;
-  let over = false;
-  for (let count = 0; count < MOST_PAGES && !over; count += 1) {
-    const { publications, epoch, offset: top } = await read({ since });
-    for (const { data } of publications) {
-      over ||= data?.seq >= seq;
-      if (over) break;
-      if (Number.isInteger(data?.seq)) first = Math.min(first, data.seq);
-      mirror.fold(data);
+  /** @type {number|null} */
+  let next = from;
+  while (next !== null && next < seq) {
+    const page = await read({ from: next });
+    for (const { data, ...entry } of page.events) {
+      if (entry.seq >= seq) break;
+      first = Math.min(first, entry.seq);
+      mirror.fold({ ...data, ...entry });
     }
-    const last = publications.at(-1)?.offset ?? top;
-    over ||= last >= top;
-    since = { epoch, offset: last };
+    next = page.next;
   }
   const { mirror: state } = mirror.snapshot();
   const events = state.context.events.filter((event) => {
@@ -35,6 +27,6 @@ export async function originals(read, { seq, from, to }) {
     const place = Number.isInteger(start) ? start : event.seq;
     return place >= from && place <= to;
   });
-  const shown = { ...state, context: { ...state.context, events }, open: [], approvals: [], queue: [], runs: state.runs.filter((run) => !isLive(run)) };
+  const shown = { ...state, context: { ...state.context, events } };
   return { mirror: Mirror.restore({ topic: '', epoch: '', offset: 0, mirror: shown }), complete: first <= from };
 }

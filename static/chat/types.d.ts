@@ -212,7 +212,7 @@ declare namespace Chat {
     index: number;
     active: boolean;
   }
-  type Read = (page: {since?: {epoch: string, offset: number}}) => Promise<{publications: {offset: number, data: any}[], epoch: string, offset: number}>;
+  type Read = (page: {from: number}) => Promise<{events: any[], next: number|null}>;
   interface Outgoing {
     /** The client's own, of this message for ever. */
     id: string;

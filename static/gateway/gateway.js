@@ -241,18 +241,33 @@ export class Gateway {
    * @returns {Promise<string>}
    * @throws {import('./errors.js').GatewayError}
    */
-  async blob(topic, hash) {
-    const base = this.#url.replace(/^ws/, 'http');
-    const address = new URL(`../topics/${encodeURIComponent(topic)}/blobs/${encodeURIComponent(hash)}`, base);
+  blob(topic, hash) {
+    return this.#load(topic, `blobs/${encodeURIComponent(hash)}`, (answer) => answer.text());
+  }
+
+  /**
+   * Load a page of the session log, with what was replaced or cleared since (PROTOCOL.md 8).
+   * @param {string} topic
+   * @param {object} [options]
+   * @param {number} [options.from] the first seq, 0 by default
+   * @returns {Promise<{ events: object[], next: number | null }>} log entries, and where the following page begins; null after the last
+   * @throws {import('./errors.js').GatewayError}
+   */
+  archive(topic, { from = 0 } = {}) {
+    return this.#load(topic, `archive?from=${from}`, (answer) => answer.json());
+  }
+
+  async #load(topic, path, read) {
+    const address = new URL(`../topics/${encodeURIComponent(topic)}/${path}`, this.#url.replace(/^ws/, 'http'));
     let answer;
     try {
       answer = await this.#fetch(address.href);
-      if (answer.ok) return await answer.text();
+      if (answer.ok) return await read(answer);
     } catch (cause) {
       throw new NotConnectedError('the gateway could not be reached', { temporary: true, cause });
     }
     const code = answer.status === 404 ? ErrorCode.NOT_AVAILABLE : ErrorCode.INTERNAL;
-    throw new CommandError(code, `the text could not be loaded: ${answer.status}`, { temporary: answer.status >= 500 });
+    throw new CommandError(code, `it could not be loaded: ${answer.status}`, { temporary: answer.status >= 500 });
   }
 
   /** @returns {Promise<{ topic: string, at: number }[]>} newest first */

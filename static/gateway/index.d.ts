@@ -322,6 +322,11 @@ export class Gateway {
    * @throws {GatewayError}
    */
   blob(topic: string, hash: string): Promise<string>;
+  /**
+   * Load a page of the session log from a seq on, with what was replaced or cleared since.
+   * @throws {GatewayError}
+   */
+  archive(topic: string, options?: { from?: number }): Promise<{ events: LogEntry[]; next: number | null }>;
   /** Newest first. */
   topics(): Promise<{ topic: string; at: number }[]>;
   /**

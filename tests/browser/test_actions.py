@@ -310,6 +310,23 @@ async def test_cleared_messages_are_read_back(stage: Stage) -> None:
     await expect(page.get_by_role("button", name="2 earlier messages, cleared")).to_be_visible()
 
 
+async def test_summary_opens_to_what_it_replaced(stage: Stage) -> None:
+    async with stage.publisher.run("t", agent="helper") as run:
+        await run.add_message(Message.user("Remember the attic"))
+        await run.add_message(Message.assistant("It is **noted**."))
+        summary = Message.system("The attic was noted.")
+        await run.change_context(lambda context: context.replace_message_range(0, 1, summary))
+        await run.add_message(Message.assistant("Going on"))
+    page = await stage.tab(0)
+    await expect(page.locator("#lane .prose").last).to_have_text("Going on")
+    await expect(page.locator("#lane .user")).to_have_count(0)
+    await page.get_by_role("button", name="summarised").click()
+    await expect(page.locator("#lane")).to_contain_text("The attic was noted.")
+    await page.get_by_role("button", name="Show the messages").click()
+    await expect(page.locator(".inner .user")).to_contain_text("Remember the attic")
+    await expect(page.locator(".inner .prose")).to_have_text("It is noted.")
+
+
 async def test_sub_agent_is_shown_inside_and_can_be_decided_there(stage: Stage) -> None:
     page = await stage.tab(0)
     topic = Topic("t")

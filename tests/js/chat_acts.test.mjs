@@ -180,50 +180,51 @@ test('stops: what was refused can be asked again', async () => {
 
 // Originals
 
-/** A history of messages 0…n−1, a summary of those from…to, and one message after it, read by pages of three. */
-function history({ messages = 6, from = 1, to = 3, first = 0 }) {
+/** The log of messages 0…n−1, a summary of those from…to, and one message after it, read by pages of three. */
+function logged({ messages = 6, from = 1, to = 3, first = 0 }) {
   const time = '2026-01-01T00:00:00Z';
-  const events = [{ type: 'agent_start', run: 'r', at: 1 }];
+  const log = [];
   for (let seq = 0; seq < messages; seq += 1) {
-    events.push({ type: 'agent_delta', run: 'r', message: `m${seq}`, text: 'x' });
-    events.push({ type: seq % 2 === 0 ? 'user_message' : 'assistant_message', run: 'r', seq, time, message: `m${seq}`, content: `text ${seq}` });
+    log.push({ type: seq % 2 === 0 ? 'user_message' : 'assistant_message', seq, time, run: 'r', message: `m${seq}`, data: { content: `text ${seq}` } });
   }
-  events.push({ type: 'system_message', run: 'r', seq: messages, time, content: 'short', surface_op: ['replace', from, to] });
-  events.push({ type: 'user_message', run: 'r', seq: messages + 1, time, content: 'later' });
-  const stored = events.map((data, index) => ({ offset: index + 1, data })).filter(({ data }) => !(data.seq < first));
-  const read = async ({ since }) => ({ publications: stored.filter(({ offset }) => offset > (since?.offset ?? 0)).slice(0, 3), epoch: 'epochAAA', offset: events.length });
-  return { read, events, summary: { seq: messages, from, to } };
+  log.push({ type: 'system_message', seq: messages, time, run: 'r', message: null, data: { content: 'short', surface_op: ['replace', from, to] } });
+  log.push({ type: 'user_message', seq: messages + 1, time, run: 'r', message: null, data: { content: 'later' } });
+  return { read: paged(log.filter(({ seq }) => seq >= first)), log, summary: { seq: messages, from, to } };
 }
+
+const paged = (log) => async ({ from }) => {
+  const rest = log.filter(({ seq }) => seq >= from);
+  return { events: rest.slice(0, 3), next: rest[3]?.seq ?? null };
+};
 
 const texts = (mirror) => mirror.messages().map(({ content }) => content);
 
 test('originals: what a summary stands for, and nothing else', async () => {
-  const { read, events, summary } = history({});
+  const { read, log, summary } = logged({});
   const { mirror, complete } = await originals(read, summary);
   assert.deepEqual(texts(mirror), ['text 1', 'text 2', 'text 3']);
   assert.equal(complete, true);
   const page = new Mirror();
-  for (const event of events) page.fold(event);
+  for (const { data, ...entry } of log) page.fold({ ...data, ...entry });
   assert.deepEqual(texts(page), ['text 0', 'short', 'text 4', 'text 5', 'later'], 'which the page shows as one line');
 });
 
 test('originals: of what was trimmed it is said that it is not whole', async () => {
-  const { read, summary } = history({ first: 2 });
+  const { read, summary } = logged({ first: 2 });
   const { mirror, complete } = await originals(read, summary);
   assert.deepEqual(texts(mirror), ['text 2', 'text 3']);
   assert.equal(complete, false);
 });
 
 test('originals: nothing is left', async () => {
-  const { read, summary } = history({ first: 5 });
+  const { read, summary } = logged({ first: 5 });
   const { mirror, complete } = await originals(read, summary);
   assert.deepEqual([texts(mirror), complete], [[], false]);
 });
 
 test('originals: a summary of summaries opens to those', async () => {
-  const { events } = history({});
-  const outer = { type: 'system_message', run: 'r', seq: 8, content: 'shorter', surface_op: ['replace', 0, 5] };
-  const publications = [...events, outer].map((data, index) => ({ offset: index + 1, data }));
-  const { mirror } = await originals(async () => ({ publications, epoch: 'epochAAA', offset: publications.length }), { seq: 8, from: 0, to: 5 });
+  const { log } = logged({});
+  const outer = { type: 'system_message', seq: 8, data: { content: 'shorter', surface_op: ['replace', 0, 5] } };
+  const { mirror } = await originals(paged([...log, outer]), { seq: 8, from: 0, to: 5 });
   assert.deepEqual(texts(mirror), ['text 0', 'short', 'text 4', 'text 5']);
 });

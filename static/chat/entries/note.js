@@ -48,10 +48,10 @@ export class NoteView extends EntryView {
   }
 
   async #load() {
-    this.#say('Reading the history…');
+    this.#say('Reading the log…');
     const { topic, gateway, inset, hold } = this.page;
     try {
-      const { mirror, complete } = await originals((page) => gateway.history(topic, page), this.entry);
+      const { mirror, complete } = await originals((page) => gateway.archive(topic, page), this.entry);
       const shown = inset(this.page, { topic, mirror: () => mirror });
       this.#count = mirror.messages().filter(({ role }) => role === 'user' || role === 'assistant').length;
       hold(this.element);
