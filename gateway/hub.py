@@ -49,6 +49,7 @@ class Hub:
         self.readers: dict[Reader, None] = {}  # connections that are told when the broker is away
         self.presence: Presence = Presence(broker)
         self._missing: bool = False  # the link was lost, and what was missed is not read yet
+        self._losses: int = 0  # how often the link was lost
         self._told: bool = False  # what was last said about that
         self._budget = RingBudget(settings.ring_bytes)
         self._histories = Histories(broker, self._sync)
@@ -130,18 +131,20 @@ class Hub:
     def lost(self) -> None:
         """Tell everybody that events are being missed."""
         self._missing = True
+        self._losses += 1
         self._tell()
 
     def restored(self) -> None:
         """Read every topic from its last event on, then tell everybody."""
         # Also those that are being read for the first time: what was published since that answer was made is missing.
         topics = [topic for topic in self._topics.values() if topic.syncing is not None]
-        self._spawn(self._sure_after([self._sync(topic) for topic in topics]))
+        self._spawn(self._sure_after([self._sync(topic) for topic in topics], losses=self._losses))
 
-    async def _sure_after(self, syncing: list[asyncio.Task[None]]) -> None:
+    async def _sure_after(self, syncing: list[asyncio.Task[None]], *, losses: int) -> None:
         if syncing:
             await asyncio.wait(syncing)
-        if self._link is not None and self._link.up:
+        # Lost once more meanwhile, it is for what follows the next restoring to say so.
+        if self._losses == losses:
             self._missing = False
             self._tell()
 

@@ -460,3 +460,23 @@ async def test_many_topics_of_one_connection_share_a_write(served: Gateway, brok
         await asyncio.gather(*[append(broker, name, {"n": 2}) for name in names])
         got = {(push["channel"], push["pub"]["offset"]) for push in [await plain.push() for _ in names]}
         assert got == {(name, 2) for name in names}
+
+
+async def test_loss_while_the_last_one_is_made_good_keeps_the_hub_unsure(served: Gateway, broker: RedisBroker) -> None:
+    await append(broker, "twice", {"n": 1})
+    async with served.plain() as plain:
+        await plain.ask("subscribe", {"channel": "twice"})
+        hub = served.hub
+        assert hub.sure
+        # What a link does that breaks again before the topics are read.
+        hub.lost()
+        hub.restored()
+        hub.lost()
+        for topic in hub._topics.values():
+            assert topic.syncing is not None
+            await topic.syncing
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not hub.sure
+        hub.restored()
+        await eventually(lambda: hub.sure)
