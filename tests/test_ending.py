@@ -66,11 +66,20 @@ def test_end_that_cannot_be_told_says_so() -> None:
         assert end[field].startswith("not published")
 
 
-def test_part_too_large_is_cut() -> None:
-    own = recorder()
+def test_large_texts_of_a_part_are_stored_apart() -> None:
     message = Message.assistant("x" * 200_000, thinking="y" * 200_000)
-    entries = seal(own, message, at=1, message_id="m", run="lost")
-    event = decode_event(entries[0].entry.data)
+    event = decode_event(seal(recorder(), message, at=1, message_id="m", run="lost")[0].entry.data)
+    assert (event["run"], event["message"]) == ("lost", "m")
+    assert {pointer: blob["bytes"] for pointer, blob in event["blobs"].items()} == {
+        "/content": 200_000,
+        "/thinking": 200_000,
+    }
+
+
+def test_part_too_large_is_cut() -> None:
+    # Numbers: only texts are stored apart.
+    message = Message.assistant("x" * 9_000, thinking="y" * 9_000, metadata={"numbers": list(range(40_000))})
+    event = decode_event(seal(recorder(), message, at=1, message_id="m", run="lost")[0].entry.data)
     assert (event["run"], event["message"]) == ("lost", "m")
     assert (len(event["content"]), len(event["thinking"])) == (MAX_CUT_CHARACTERS, MAX_CUT_CHARACTERS)
     assert event["metadata"] == {"interrupted": True, "truncated": True}
