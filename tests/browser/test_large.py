@@ -20,6 +20,7 @@ async def test_large_result_is_loaded_on_demand(browser: Browser) -> None:
             await run.tool_result("c1", "cat", result)
         page = await browser.new_page()
         await page.goto(f"{gateway.url}/?topic=t")
+        await expect(page.locator("#chip")).to_contain_text("Done")
         await page.get_by_role("button", name="cat").first.click()
         card = page.locator(".card", has_text="the beginning of 5.0 MB")
         await expect(card.locator("pre")).to_contain_text("first line")
