@@ -49,11 +49,14 @@ $(LLM_VENV)/.ready:
 	$(LLM_VENV)/bin/python -m pip install --quiet --disable-pip-version-check 'llama-cpp-python[server]'
 	@touch $@
 
-# The long forms of the fault suite and of the store's model checker: SOAK seconds of random schedules, WORLDS worlds.
+# The long forms of the fault suite and of the store's model checker: SCHEDULES short random schedules and one of
+# SOAK seconds, WORLDS worlds of each kind. A failure prints its seed and how to run it again.
 SOAK ?= 600
+SCHEDULES ?= 2000
 WORLDS ?= 1000
 soak: $(VENV)/.dev
-	GATEWAY_SOAK_SECONDS=$(SOAK) GATEWAY_CHECKER_WORLDS=$(WORLDS) $(BIN)/python -m pytest -s tests/faults tests/checker
+	GATEWAY_SOAK_SECONDS=$(SOAK) GATEWAY_SOAK_SCHEDULES=$(SCHEDULES) GATEWAY_CHECKER_WORLDS=$(WORLDS) \
+		$(BIN)/python -m pytest -s tests/faults tests/checker
 
 browser:
 	@command -v chromium >/dev/null || { echo "Installing Chromium for the browser tests"; apt-get update -qq && apt-get install -y -qq chromium; }
