@@ -1,6 +1,7 @@
 """Brings readers that are behind up to the top, piece by piece."""
 
 import asyncio
+from collections import deque
 
 from gateway.folds import Folds
 from gateway.frames import PIECE_BYTES, text_frames
@@ -69,7 +70,7 @@ class CatchUp:
         if topic.generation != generation or subscriber not in topic.behind:
             return
         if missed is not None:
-            subscriber.page.extend(missed)
+            subscriber.page = deque(missed)
         elif subscriber.mirror:
             subscriber.stale = True
         else:

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Reader", "Subscriber"]
 
+# Most readers never need one, and an empty deque has 760 bytes; no room, so that nobody fills them by mistake.
+_NO_PARTS: deque[bytes] = deque(maxlen=0)
+_NO_PAGE: deque[Missed] = deque(maxlen=0)
+
 
 class Reader(Protocol):
     """What a subscriber's connection is to the hub."""
@@ -52,11 +56,11 @@ class Subscriber:
         self.cursor: int = cursor  # the last offset written to its connection
         self.live: bool = False  # served by the flush
         self.stale: bool = False  # needs a snapshot: what it has cannot be continued
-        self.parts: deque[bytes] = deque()  # frames of a snapshot that is under way
-        self.page: deque[Missed] = deque()  # read from the store for it, not yet written
+        self.parts: deque[bytes] = _NO_PARTS  # frames of a snapshot that is under way
+        self.page: deque[Missed] = _NO_PAGE  # read from the store for it, not yet written
 
     def restart(self, snapshot: "Snapshot") -> None:
         """Go on from a snapshot instead; its frames are written one by one."""
-        self.page.clear()
+        self.page = _NO_PAGE
         self.parts = deque(snapshot.frames())
         self.cursor = snapshot.offset
