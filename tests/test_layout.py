@@ -22,6 +22,7 @@ _PURE = {
     "gateway.events",
     "gateway.fields",
     "gateway.frames",
+    "gateway.grants",
     "gateway.merge",
     "gateway.mirror",
     "gateway.open_messages",
