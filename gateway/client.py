@@ -5,7 +5,7 @@ import contextlib
 import functools
 import logging
 import random
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Self
 
 from gateway.client_actions import ClientActions
@@ -15,7 +15,7 @@ from gateway.reader import Since, Update
 from gateway.subscription import Subscription
 from gateway.types import Position, parse_topic
 
-__all__ = ["Client", "Subscription", "Update", "subscribe"]
+__all__ = ["Client", "Subscription", "Update", "opened", "subscribe"]
 
 logger = logging.getLogger(__name__)
 
@@ -119,7 +119,9 @@ class Client(ClientActions):
         reply = await self._command("history", {"channel": parse_topic(topic)}, repeatable=True)
         return Position(epoch=reply.get("epoch", ""), offset=reply.get("offset", 0))
 
-    def subscribe(self, topic: str, *, since: Since = None, mirror: bool = True) -> Subscription:
+    def subscribe(
+        self, topic: str, *, since: Since = None, mirror: bool = True, types: Sequence[str] | None = None
+    ) -> Subscription:
         """Follow a topic.
 
         Args:
@@ -128,16 +130,20 @@ class Client(ClientActions):
                 event, a `Mirror` where that stands (it is the one carried on), a `Position` there.
             mirror: Keep an exact mirror and take a snapshot where that is the shorter way. After a `Position`
                 there is none before the first snapshot. False yields each event that the history holds.
+            types: The event types, and groups of them, that the gateway is to send (PROTOCOL 3.2); None for all.
+                A mirror holds what these tell.
 
         Raises:
-            ValueError: The topic is no topic's name.
+            ValueError: The topic is no topic's name, or ``types`` names none.
             CommandError: The topic is subscribed already.
 
         """
         name = parse_topic(topic)
         if name in self._subscriptions:
             raise CommandError(ErrorCode.ALREADY_SUBSCRIBED, f"this client follows {name} already")
-        subscription = Subscription(name, since=since, mirror=mirror, ask=self._ask, leave=self._leave)
+        if types is not None and (isinstance(types, str) or not types):
+            raise ValueError(f"expected types to be a list of event types, got {types!r}")
+        subscription = Subscription(name, since=since, mirror=mirror, types=types, ask=self._ask, leave=self._leave)
         if self._error is not None:
             subscription.fail(self._error)
             return subscription
@@ -355,7 +361,13 @@ class Client(ClientActions):
 
 
 async def subscribe(
-    url: str, topic: str, *, since: Since = None, token: str | None = None, mirror: bool = True
+    url: str,
+    topic: str,
+    *,
+    since: Since = None,
+    token: str | None = None,
+    mirror: bool = True,
+    types: Sequence[str] | None = None,
 ) -> AsyncGenerator[Update, None]:
     """Follow one topic of a gateway, which may as well not be up yet.
 
@@ -365,13 +377,26 @@ async def subscribe(
         since: Where to begin, as `Client.subscribe` has it.
         token: What the gateway knows the caller by; None where it asks for none.
         mirror: Keep an exact mirror, as `Client.subscribe` has it.
+        types: The event types that are wanted, as `Client.subscribe` has it.
 
     Raises:
         ValueError: URL or topic is none.
         CommandError, DisconnectError, UnreachableError, SnapshotError: The gateway refused for good.
 
     """
-    client = Client(url, token=token)
+    async with opened(Client(url, token=token)) as client:
+        async for update in client.subscribe(topic, since=since, mirror=mirror, types=types):
+            yield update
+
+
+@contextlib.asynccontextmanager
+async def opened(client: Client) -> AsyncGenerator[Client, None]:
+    """Enter a client whose gateway may as well not be up yet: it is waited for.
+
+    Raises:
+        CommandError, DisconnectError, UnreachableError: The gateway refused for good.
+
+    """
     failures = 0
     while True:
         try:
@@ -386,8 +411,7 @@ async def subscribe(
     if failures:
         logger.warning("%s is there", shown_url(client.url))
     try:
-        async for update in client.subscribe(topic, since=since, mirror=mirror):
-            yield update
+        yield client
     finally:
         await client.__aexit__()
 

@@ -1,5 +1,6 @@
 """Every event that the gateway knows: one Struct a fact, tagged with its `type` (PROTOCOL.md 4.1)."""
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -60,6 +61,7 @@ __all__ = [
     "UsageReport",
     "UserMessage",
     "check_publishable",
+    "from_dict",
     "to_dict",
 ]
 
@@ -465,3 +467,21 @@ def to_dict(event: Event) -> dict[str, Any]:
     if taken:
         raise EventRefusedError(f"data of a {fields['type']} event must not have the field {min(taken)!r}")
     return {**fields, **data}
+
+
+_BOOKKEEPING_FIELDS = LOG_FIELDS - {"blobs"}
+_BOOKKEEPING_TAGS = BOOKKEEPING_TYPES - {"tool_call"}
+
+
+def from_dict(data: Mapping[str, Any]) -> Event | None:
+    """Read an event as it lies on a topic; None where its type is none of these, or it has not the fields of its type.
+
+    What it has beyond them is left out, but for bookkeeping events, whose ``data`` it is.
+    """
+    if data.get("type") in _BOOKKEEPING_TAGS:
+        rest = {name: value for name, value in data.items() if name not in LOG_FIELDS}
+        data = {name: data[name] for name in _BOOKKEEPING_FIELDS & data.keys()} | {"data": rest}
+    try:
+        return msgspec.convert(data, Event)
+    except msgspec.ValidationError:
+        return None

@@ -1,11 +1,12 @@
 """What one subscribed topic's replies and pushes mean to a reader; decides, never waits."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 
 from gateway.errors import SnapshotError
+from gateway.events import Event, from_dict
 from gateway.mirror import Mirror
 from gateway.types import START, Position, Topic
 
@@ -36,6 +37,11 @@ class Update(msgspec.Struct, frozen=True, kw_only=True):
     kept: Mirror | None = None
 
     @property
+    def event(self) -> Event | None:
+        """The event as a Struct of `gateway.events`; None for a snapshot, and for what is none of the gateway's own."""
+        return None if self.snapshot else from_dict(self.data)
+
+    @property
     def mirror(self) -> Mirror:
         """The subscription's mirror, at ``position`` until the next update is asked for.
 
@@ -56,12 +62,16 @@ class Reader:
         since: Where to begin.
         mirror: Take a snapshot wherever that is the shorter way; False wants each event and takes a snapshot only
             where the history was trimmed or replaced.
+        types: The event types, and groups of them, that the gateway is asked for; None wants all.
 
     """
 
-    def __init__(self, topic: Topic, *, since: Since = None, mirror: bool = True) -> None:
+    def __init__(
+        self, topic: Topic, *, since: Since = None, mirror: bool = True, types: Sequence[str] | None = None
+    ) -> None:
         self.topic = topic
         self.mirror = mirror
+        self.types = types
         self.position: Position | None
         """After all that was received; None before the first reply of a reader that begins now."""
         if isinstance(since, Mirror):
@@ -90,8 +100,13 @@ class Reader:
             body["recover"] = True
             if self.position != START:  # without a position it is from the start (PROTOCOL 3.2)
                 body |= {"epoch": self.position.epoch, "offset": self.position.offset}
+        data: dict[str, Any] = {}
         if self.mirror or self._wants_snapshot:
-            body["data"] = {"mirror": True}
+            data["mirror"] = True
+        if self.types is not None:
+            data["lens"] = {"types": list(self.types)}
+        if data:
+            body["data"] = data
         self.asked = body
         return body
 

@@ -32,10 +32,11 @@ class Subscription:
         *,
         since: Since,
         mirror: bool,
+        types: Sequence[str] | None = None,
         ask: "Callable[[Subscription], None]",
         leave: "Callable[[Subscription], None]",
     ) -> None:
-        self.reader = Reader(topic, since=since, mirror=mirror)
+        self.reader = Reader(topic, since=since, mirror=mirror, types=types)
         self.mirror: Mirror | None = None
         """At the position of the last update taken; None until the first snapshot, or where none is kept."""
         if mirror:

@@ -215,6 +215,23 @@ async def test_since_a_position_has_no_mirror_before_a_snapshot() -> None:
         assert await take(subscription) == (9, "")
 
 
+async def test_types_are_asked_for_again_after_a_reconnect() -> None:
+    async with protocol_server() as server, Client(server.url) as client:
+        client.subscribe("t", mirror=False, types=["log"])
+        command = await server.command("subscribe")
+        assert command.body == {"channel": "t", "data": {"lens": {"types": ["log"]}}}
+        await command.reply({"epoch": EPOCH, "offset": 4})
+        await command.close(3001)
+        assert (await server.command("subscribe")).body["data"] == {"lens": {"types": ["log"]}}
+
+
+@pytest.mark.parametrize("types", ["log", []])
+async def test_types_that_are_no_list_of_some_are_refused(types: Any) -> None:
+    async with protocol_server() as server, Client(server.url) as client:
+        with pytest.raises(ValueError, match="expected types to be a list"):
+            client.subscribe("t", types=types)
+
+
 async def test_two_topics_share_the_connection() -> None:
     async with protocol_server() as server, Client(server.url) as client:
         one, two = client.subscribe("one", mirror=False), client.subscribe("two", mirror=False)

@@ -28,6 +28,7 @@ from gateway.events import (
     TurnStart,
     UsageReport,
     check_publishable,
+    from_dict,
     to_dict,
 )
 
@@ -151,3 +152,36 @@ def test_publishable_forges_no_history(kind: str) -> None:
     with pytest.raises(CommandError) as caught:
         check_publishable({"type": kind, "seq": 0})
     assert caught.value.code == ErrorCode.PERMISSION_DENIED
+
+
+# from_dict
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        AgentStart(agent="a", at=1, run="r"),
+        AgentDelta(message="m", text="ä", run="r"),
+        AssistantMessage(seq=0, time="t", message="m", content="hi", metadata={}),
+        ToolCallStarted(seq=1, time="t", id="c", name="n", arguments="{}"),
+        TurnStart(seq=2, time="t"),
+        StepStart(seq=3, time="t", run="r", data={"step": 1, "model": {"name": "m"}}),
+        ContextChanged(title=None),
+        AgentComplete(result={"a": 1}),
+    ],
+    ids=lambda event: type(event).__name__,
+)
+def test_from_dict_gives_back_what_to_dict_took(event: Event) -> None:
+    assert from_dict(to_dict(event)) == event
+
+
+@pytest.mark.parametrize(
+    "data",
+    [{}, {"type": "weather"}, {"type": 1}, {"type": "agent_delta"}, {"type": "agent_delta", "message": 1, "text": "x"}],
+)
+def test_from_dict_of_another_event_is_none(data: dict[str, Any]) -> None:
+    assert from_dict(data) is None
+
+
+def test_from_dict_leaves_unknown_fields_out() -> None:
+    assert from_dict({"type": "cleared", "seq": 1, "time": "t", "blobs": {}, "new": 1}) == Cleared(seq=1, time="t")

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from gateway.errors import SnapshotError
+from gateway.events import AgentDelta
 from gateway.mirror import Mirror
 from gateway.reader import Reader, Update
 from gateway.types import START, Position, Topic
@@ -54,6 +55,25 @@ def test_request_after_events_names_the_last_of_them() -> None:
     reader.pushed(delta(5))
     reader.pushed(delta(8, first=6))
     assert reader.request()["offset"] == 8
+
+
+def test_request_names_the_types_that_are_wanted() -> None:
+    assert Reader(T, types=("chat", "log")).request()["data"] == {"mirror": True, "lens": {"types": ["chat", "log"]}}
+    assert Reader(T, mirror=False, types=["log"]).request()["data"] == {"lens": {"types": ["log"]}}
+
+
+# update
+
+
+def test_update_gives_its_event_as_a_struct() -> None:
+    (update,) = live(4).pushed(delta(5, "ä"))
+    assert update.event == AgentDelta(run="r", message="m", text="ä")
+
+
+def test_update_of_an_event_that_is_none_of_the_gateways_has_no_struct() -> None:
+    (update,) = live(4).pushed({"offset": 5, "data": {"type": "weather"}})
+    assert update.event is None
+    assert Update(topic=T, data=snapshot(), position=START, first=0, snapshot=True).event is None
 
 
 # replied
