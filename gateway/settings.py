@@ -6,7 +6,7 @@ from typing import Annotated, Any, get_args, get_type_hints
 import msgspec
 from msgspec import Meta
 
-__all__ = ["ENV_PREFIX", "Settings", "SettingsError"]
+__all__ = ["ENV_PREFIX", "SECRETS", "Settings", "SettingsError"]
 
 ENV_PREFIX = "GATEWAY_"
 """``ping_interval`` is read from ``GATEWAY_PING_INTERVAL``, and so on."""
@@ -20,6 +20,10 @@ _Bytes = Annotated[int, Meta(ge=1)]
 
 class SettingsError(ValueError):
     """A setting has a value it cannot have; the message names its variable."""
+
+
+SECRETS = frozenset({"api_keys", "redis_url", "token_secrets"})
+"""Settings whose values no dump, log line or error may show."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +43,55 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             description="origins of foreign web pages that may connect, as https://example.com, separated by commas; "
             "* lets all in; empty: only the gateway's own pages"
         ),
+    ] = ""
+    insecure: Annotated[
+        bool, Meta(description="let anybody who reaches the address do everything, where it is not loopback")
+    ] = False
+    token_secrets: Annotated[
+        str,
+        Meta(
+            description="secrets of tokens signed with HS256 (32 bytes or more), HS384 (48), HS512 (64), "
+            "separated by commas"
+        ),
+    ] = ""
+    token_public_keys: Annotated[
+        str,
+        Meta(description="PEM files of public keys of tokens signed with RS, PS, ES or EdDSA, separated by commas"),
+    ] = ""
+    token_jwks: Annotated[str, Meta(description="JSON Web Key Set of tokens' keys: a file, or an https:// address")] = (
+        ""
+    )
+    token_audience: Annotated[str, Meta(description="the `aud` that a token must name; empty: not looked at")] = ""
+    token_issuer: Annotated[str, Meta(description="the `iss` that a token must name; empty: not looked at")] = ""
+    token_leeway: Annotated[
+        float, Meta(description="seconds by which clocks may differ where tokens are checked", ge=0, le=300)
+    ] = 5.0
+    token_grace: Annotated[
+        float,
+        Meta(
+            description="seconds beyond a token's expiry in which a client may bring a fresh one (else close 3005)",
+            ge=0,
+            le=_FOR_EVER,
+        ),
+    ] = 25.0
+    api_keys: Annotated[
+        str,
+        Meta(description="keys of the HTTP API (16 characters or more), each for everything, separated by commas"),
+    ] = ""
+    user_grants: Annotated[
+        str,
+        Meta(
+            description="what every user with a token may do beside what the token says: patterns of topics, perhaps "
+            "with verbs, as chat:{sub} news:*=read,history; {sub} is the user's id"
+        ),
+    ] = ""
+    anonymous_grants: Annotated[
+        str,
+        Meta(description="what anybody without a token may do where keys are set, as in user grants; empty: nothing"),
+    ] = ""
+    grants_file: Annotated[
+        str,
+        Meta(description='JSON file of the same, with redactions: {"users": […], "anonymous": […]} of a token\'s caps'),
     ] = ""
     key_prefix: Annotated[str, Meta(description="first part of every Redis key and channel", min_length=1)] = "gw"
     workers: Annotated[int, Meta(description="processes that share the port", ge=1)] = 1
@@ -65,7 +118,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = 3.0
     max_frame: Annotated[_Bytes, Meta(description="bytes of the largest frame taken from a client")] = 128 * 1024
-    max_topics: Annotated[int, Meta(description="topics one connection may subscribe to", ge=1)] = 512
+    max_topics: Annotated[int, Meta(description="topics one connection may subscribe to (else error 106)", ge=1)] = 1000
     ring_bytes: Annotated[
         _Bytes, Meta(description="bytes of recent events kept in one process, all topics together")
     ] = 64 * 1024 * 1024
@@ -106,6 +159,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
                 expected = str(error).partition(", got ")[0]
                 raise SettingsError(f"{ENV_PREFIX}{name.upper()}: {expected}, got {text!r}") from error
         return cls(**found)
+
+    def shown(self) -> dict[str, Any]:
+        """Give the settings as they may be shown: a secret only as ``…``."""
+        values = msgspec.structs.asdict(self)
+        return {name: "…" if name in SECRETS and value else value for name, value in values.items()}
+
+    def __repr__(self) -> str:
+        """Show what is no secret."""
+        return f"Settings({', '.join(f'{name}={value!r}' for name, value in self.shown().items())})"
 
     @classmethod
     def descriptions(cls) -> dict[str, str]:

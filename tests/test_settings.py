@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from gateway.settings import ENV_PREFIX, Settings, SettingsError
+from gateway.settings import ENV_PREFIX, SECRETS, Settings, SettingsError
 
 
 def test_nothing_set_gives_the_defaults() -> None:
@@ -16,7 +16,9 @@ def test_each_setting_is_read_in_its_type() -> None:
     defaults = Settings()
     for name in Settings.__struct_fields__:
         default = getattr(defaults, name)
-        text = "text" if isinstance(default, str) else "7" if isinstance(default, int) else "2.5"
+        text = "text" if isinstance(default, str) else "7" if type(default) is int else "2.5"
+        if isinstance(default, bool):
+            text = str(not default)
         settings = Settings.from_env({ENV_PREFIX + name.upper(): text})
         assert getattr(settings, name) == type(default)(text), name
         assert settings == msgspec.structs.replace(defaults, **{name: type(default)(text)})
@@ -47,3 +49,16 @@ def test_each_setting_is_described_with_its_unit() -> None:
             assert "seconds" in text, name
         if name.endswith(("_bytes", "_frame")):
             assert "bytes" in text, name
+
+
+def test_secrets_are_shown_nowhere() -> None:
+    settings = Settings(redis_url="redis://:tell-no-one@h", token_secrets="tell-no-one" * 4, api_keys="tell-no-one" * 2)
+    for text in (repr(settings), str(settings), f"{settings}", str(settings.shown())):
+        assert "tell-no-one" not in text
+        assert "host='127.0.0.1'" in text or "'host': '127.0.0.1'" in text
+    assert Settings().shown()["token_secrets"] == ""
+
+
+def test_every_setting_that_is_a_secret_is_known_as_one() -> None:
+    told = {name for name in Settings.__struct_fields__ if "secret" in name or "api_key" in name or "redis_url" in name}
+    assert told == SECRETS
