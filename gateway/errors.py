@@ -18,7 +18,8 @@
     ├── DisconnectError         a connection closed with a code (reconnect or not)
     ├── UnreachableError        a gateway that a client cannot talk to
     ├── ProviderError           a model provider answered with an error, or its stream broke off
-    └── SnapshotError           a snapshot that is none
+    ├── SnapshotError           a snapshot that is none
+    └── PositionsError          the file in which a bot keeps its positions cannot be used
 """
 
 from enum import IntEnum
@@ -39,6 +40,7 @@ __all__ = [
     "FencedError",
     "GatewayError",
     "HistoryConflictError",
+    "PositionsError",
     "ProviderError",
     "PublishError",
     "RunEndedError",
@@ -327,6 +329,24 @@ class UnreachableError(GatewayError, ConnectionError):
 
     def __str__(self) -> str:
         return f"no gateway answers at {self.url}: {self.reason}"
+
+
+class PositionsError(GatewayError):
+    """The file in which a bot keeps its positions cannot be used.
+
+    Attributes:
+        path: The file.
+        reason: What is wrong with it.
+
+    """
+
+    def __init__(self, *, path: str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path = path
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"a bot's positions cannot be kept in {self.path}: {self.reason}"
 
 
 class SnapshotError(GatewayError, ValueError):

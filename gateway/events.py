@@ -482,6 +482,7 @@ def from_dict(data: Mapping[str, Any]) -> Event | None:
         rest = {name: value for name, value in data.items() if name not in LOG_FIELDS}
         data = {name: data[name] for name in _BOOKKEEPING_FIELDS & data.keys()} | {"data": rest}
     try:
-        return msgspec.convert(data, Event)
+        event: Event = msgspec.convert(data, Event)
     except msgspec.ValidationError:
         return None
+    return event
