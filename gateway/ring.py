@@ -125,18 +125,38 @@ class Ring:
         untagged = untagged[: untagged.rindex(b',"tags":')] + b"}}}"
         return with_tags(untagged, cursor + 1) if cursor + 1 < self.offsets[index] else untagged
 
+    def missed(self, offset: int, size: int) -> list[Missed]:
+        """Give the events above an offset apart from their lines: about ``size`` bytes of lines, and at least one."""
+        begin, stop = self._reach(offset, size)
+        cut = len(self.prefix) + len(b'{"data":')
+        found = []
+        for index in range(begin, stop):
+            own, line = self.offsets[index], self.lines[index]
+            end = len(line) - len(b"}}}") if self.firsts[index] == own else line.rindex(b',"tags":')
+            data = line[cut : end - len(b',"offset":%d' % own)]
+            found.append(Missed(first=offset + 1, offset=own, data=data))
+            offset = own
+        return found
+
     def since(self, offset: int, size: int) -> tuple[list[bytes], int]:
         """Give the lines above an offset, about ``size`` bytes of them and at least one, and the last one's offset."""
-        index = begin = self.after(offset)
-        end = len(self.offsets)
-        if index == end:
+        begin, stop = self._reach(offset, size)
+        if begin == stop:
             return [], offset
-        limit = self.marks[index] + size + _LINE_COST
-        stop = end if self.written <= limit else min(max(bisect_right(self.marks, limit, index) - 1, index + 1), end)
         lines = self.lines[begin:stop]
         if self.firsts[begin] <= offset:
             lines[0] = self.line(begin, offset)
         return lines, self.offsets[stop - 1]
+
+    def _reach(self, offset: int, size: int) -> tuple[int, int]:
+        """Give the range of indexes of about ``size`` bytes of lines above an offset."""
+        begin, end = self.after(offset), len(self.offsets)
+        if begin == end:
+            return begin, end
+        limit = self.marks[begin] + size + _LINE_COST
+        if self.written <= limit:
+            return begin, end
+        return begin, min(max(bisect_right(self.marks, limit, begin) - 1, begin + 1), end)
 
     def bytes_since(self, offset: int) -> int:
         """Count the bytes of the lines above an offset."""
