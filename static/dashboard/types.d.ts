@@ -50,4 +50,86 @@ declare namespace Board {
     note: string;
     key: string;
   }
+  /** An event with its place; `first` where it stands for several. */
+  interface Told {
+    offset: number;
+    first?: number;
+    data: any;
+  }
+  interface Segment {
+    tone: string;
+    /** Unix ms. */
+    from: number;
+    /** Null while it goes on. */
+    to: number|null;
+  }
+  /** A row of the waterfall. Times are Unix ms. */
+  interface Span {
+    key: string;
+    kind: 'run'|'sub'|'step'|'call'|'tool';
+    name: string;
+    run: string;
+    from: number;
+    to: number|null;
+    state: State;
+    segments: Segment[];
+    children: Span[];
+    /** The offsets of its first and last event. */
+    first: number;
+    last: number;
+    /** Of a tool call. */
+    id: string|null;
+    /** Of a model call. */
+    message: string|null;
+    /** Of a sub-agent: its own. */
+    topic: string|null;
+    /** JSON text. */
+    args: string|null;
+    result: string|null;
+    error: string|null;
+    question: {requested: number, expires: number|null, decision: string|null, by: string|null, reason: string|null}|null;
+    usage: {input: number, cached: number, output: number}|null;
+  }
+  interface Point {
+    at: number;
+    offset: number;
+    input: number;
+    cached: number;
+    output: number;
+  }
+  interface RunSpan {
+    run: string;
+    span: Span;
+    step: Span|null;
+    steps: number;
+    /** The last model call. */
+    call: Span|null;
+    /** Since when the model may be waited for. */
+    waiting: number;
+    /** How it ended. */
+    over: State|null;
+    model: string|null;
+    parent: string|null;
+    first: number;
+    last: number;
+    /** By model call. */
+    usage: Map<string, {input: number, cached: number, output: number}>;
+    points: Point[];
+    cancel: {by: string|null, mode: string}|null;
+  }
+  interface Mark {
+    at: number;
+    offset: number;
+    tone: string;
+    run: string|null;
+  }
+  interface Line {
+    at: number;
+    offset: number;
+    run: string|null;
+    level: string;
+    logger: string;
+    message: string;
+    fields: any;
+  }
 }

@@ -1,0 +1,158 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { Axis, density } from '../../static/dashboard/axis.js';
+import { found, severity, shownLines } from '../../static/dashboard/log_lines.js';
+import { Recording } from '../../static/dashboard/recording.js';
+import { Timeline, rowsOf, spent } from '../../static/dashboard/timeline.js';
+import { usageAreas } from '../../static/dashboard/usage_chart.js';
+import { Mirror } from '../../static/gateway/index.js';
+import { junk, seededRandom, sensibleRun } from './events.mjs';
+
+const told = (events, first = 1) => events.map((data, index) => ({ offset: first + index, data }));
+
+function mixed(length) {
+  const random = seededRandom(7);
+  const runs = ['r1', 'r2', 'r3'].flatMap((run) => sensibleRun({ run }));
+  const events = [];
+  while (events.length < length) events.push(random() < 0.3 ? junk(random) : runs[events.length % runs.length]);
+  return told(events);
+}
+
+function folded(events, upto) {
+  const mirror = new Mirror({ topic: 't', epoch: 'abcdefgh' });
+  for (const event of events) if (event.offset <= upto) mirror.apply(event);
+  return mirror.snapshot();
+}
+
+test('recording: the context at any offset is the fold of all events up to it, in any order of asking', () => {
+  const events = mixed(1700);
+  const recording = new Recording('t');
+  recording.begin({ epoch: 'abcdefgh', offset: 0 });
+  for (const event of events) assert.equal(recording.take(event), 'applied');
+  const random = seededRandom(3);
+  for (const offset of [0, 1, 500, 499, 501, 1700, 1699, ...Array.from({ length: 40 }, () => Math.floor(random() * 1701))])
+    assert.deepEqual(recording.at(offset).snapshot(), folded(events, offset), `at ${offset}`);
+});
+
+test('recording: holes are told, repetitions change nothing, merged events count once', () => {
+  const recording = new Recording('t');
+  recording.begin({ epoch: 'abcdefgh', offset: 10 });
+  assert.equal(recording.take({ offset: 13, first: 12, data: {} }), 'hole');
+  assert.equal(recording.take({ offset: 13, first: 11, data: { type: 'x' } }), 'applied');
+  assert.equal(recording.take({ offset: 13, data: {} }), 'repeated');
+  assert.deepEqual([recording.floor, recording.upto, recording.events.length, recording.at(12).offset, recording.at(99).offset], [10, 13, 1, 10, 13]);
+});
+
+test('recording: what is kept is bounded, and what is left is exact', () => {
+  const events = mixed(3000);
+  for (const limits of [{ events: 800, characters: 1e9 }, { events: 1e9, characters: 120_000 }]) {
+    const recording = new Recording('t', limits);
+    recording.begin({ epoch: 'abcdefgh', offset: 0 });
+    for (const event of events) {
+      recording.take(event);
+      assert.ok(recording.events.length <= 1000);
+    }
+    assert.ok(recording.floor > 0);
+    for (const offset of [recording.floor, recording.floor + 1, 2990, 3000]) assert.deepEqual(recording.at(offset).snapshot(), folded(events, offset));
+  }
+});
+
+const AT = 1_700_000_000_000;
+function researched() {
+  const timeline = new Timeline();
+  const run = 'r';
+  const events = [
+    { type: 'agent_start', run, agent: 'researcher', model: 'atlas', at: AT },
+    { type: 'step_start', run, seq: 0, at: AT + 100 },
+    { type: 'agent_thinking', run, message: 'm', text: 'hm', at: AT + 1100 },
+    { type: 'agent_thinking', run, message: 'm', text: 'm', at: AT + 1500 },
+    { type: 'agent_delta', run, message: 'm', text: 'Well', at: AT + 2100 },
+    { type: 'usage', run, call: 'c', input_tokens: 100, cache_read_input_tokens: 60, output_tokens: 10, at: AT + 3000 },
+    { type: 'assistant_message', run, message: 'm', seq: 1, content: 'Well', at: AT + 3100 },
+    { type: 'approval_required', run, tool_call_id: 't', name: 'refund', arguments: '{"a":1.0}', expires_at: AT + 60_000, at: AT + 3200 },
+    { type: 'approval_decided', run, tool_call_id: 't', decision: 'edit', arguments: '{"a":2.0}', by: 'ann', at: AT + 5200 },
+    { type: 'tool_call', run, id: 't', name: 'refund', arguments: '{"a":2.0}', at: AT + 5300 },
+    { type: 'log', run, level: 'warning', message: 'slow', logger: 'agent.tools', fields: { ms: 3 }, at: AT + 5400 },
+    { type: 'tool_result', run, tool_call_id: 't', name: 'refund', content: 'no', metadata: { error: true }, at: AT + 6300 },
+    { type: 'agent_start', run: 'child', parent: run, agent: 'reader', topic: 't/child', at: AT + 6400 },
+    { type: 'step_end', run, seq: 2, at: AT + 7000 },
+    { type: 'agent_error', run, error: 'quota', at: AT + 8000 },
+  ];
+  for (const event of told(events)) timeline.take(event);
+  return timeline;
+}
+
+test('timeline: a run as spans, each with its states in sequence', () => {
+  const timeline = researched();
+  const rows = rowsOf(timeline.roots[0]);
+  assert.deepEqual(rows.map(({ span, level }) => `${level} ${span.kind} ${span.name} ${span.state} ${span.from - AT}-${span.to - AT}`), [
+    '0 run researcher failed 0-8000',
+    '1 step Step 1 done 100-7000',
+    '2 call model call done 100-3100',
+    '2 tool refund failed 3200-6300',
+    '2 sub reader lost 6400-8000',
+  ]);
+  const [, , call, tool] = rows.map(({ span }) => span);
+  assert.deepEqual(call.segments.map(({ tone, from, to }) => [tone, from - AT, to - AT]), [['gone', 100, 1100], ['think', 1100, 2100], ['live', 2100, 3100]]);
+  assert.deepEqual(tool.segments.map(({ tone, from, to }) => [tone, from - AT, to - AT]), [['wait', 3200, 5200], ['tool', 5300, 6300]]);
+  assert.deepEqual([tool.args, tool.result, tool.question.by, tool.question.decision], ['{"a":2.0}', 'no', 'ann', 'edit']);
+  assert.deepEqual(call.usage, { input: 100, cached: 60, output: 10 });
+  assert.deepEqual([tool.first, tool.last, timeline.roots[0].last, timeline.roots[0].error], [8, 12, 15, 'quota']);
+  assert.equal(timeline.logs.length, 1);
+});
+
+test('timeline: time that is spent at once counts once', () => {
+  const timeline = researched();
+  const [root] = timeline.roots;
+  assert.deepEqual(['think', 'live', 'wait', 'tool'].map((tone) => spent(root, tone, AT + 8000)), [1000, 1000, 2000, 1000]);
+  const tools = { segments: [], children: [[0, 10], [5, 15], [20, null]].map(([from, to]) => ({ segments: [{ tone: 'tool', from, to }], children: [] })) };
+  assert.equal(spent(tools, 'tool', 30), 25);
+});
+
+test('timeline: any events give a defined state', () => {
+  const timeline = new Timeline();
+  for (const event of mixed(3000)) timeline.take(event);
+  for (const root of timeline.roots) for (const { span } of rowsOf(root)) assert.ok(span.to === null || span.to >= span.from);
+  assert.equal(timeline.marks.length, 3000);
+});
+
+test('axis: marks are round, bars are cut to what is in view', () => {
+  const axis = new Axis();
+  axis.follow(AT, AT + 150_000, true);
+  assert.deepEqual(axis.ticks(AT, 8).map(({ text }) => text), ['0:00', '0:20', '0:40', '1:00', '1:20', '1:40', '2:00', '2:20']);
+  axis.zoom(10);
+  assert.equal(axis.following, false);
+  axis.follow(AT, AT + 1, true);
+  assert.ok(axis.from > AT);
+  axis.from = AT + 1000;
+  axis.to = AT + 2000;
+  const segments = [{ tone: 'live', from: AT, to: AT + 500 }, { tone: 'tool', from: AT + 500, to: AT + 1500 }, { tone: 'wait', from: AT + 1900, to: null }, { tone: 'bad', from: AT + 3000, to: null }];
+  assert.deepEqual(axis.bars(segments, AT + 9000, 100, 2), [{ tone: 'tool', x: 0, width: 50 }, { tone: 'wait', x: 90, width: 10 }]);
+  axis.pan(1);
+  assert.equal(axis.from, AT + 2000);
+});
+
+test('density: what the run did colours a bar, its bookkeeping does not', () => {
+  const marks = [{ at: 0, tone: 'gone' }, { at: 1, tone: 'gone' }, { at: 2, tone: 'tool' }, { at: 99, tone: 'live' }, { at: 100, tone: 'live' }];
+  const bars = density(marks, 0, 100, 2);
+  assert.deepEqual(bars.map(({ tone }) => tone), ['tool', 'live']);
+  assert.deepEqual(density([], 0, 0, 3).map(({ height }) => height), [0, 0, 0]);
+  assert.equal(bars[0].height, 1);
+});
+
+test('usage: areas stand on each other; without points there are none', () => {
+  const frame = { from: 0, to: 10, width: 100, height: 50 };
+  assert.equal(usageAreas([], frame).input, '');
+  const areas = usageAreas([{ at: 5, offset: 1, input: 100, cached: 60, output: 20 }], frame);
+  for (const path of Object.values(areas)) assert.match(path, /^M[-0-9. L]+Z$/);
+});
+
+test('log: levels, runs and search', () => {
+  assert.deepEqual(['DEBUG', 'info', 'warn', 'critical', 'strange'].map(severity), ['debug', 'info', 'warning', 'error', 'info']);
+  const line = (level, run = 'r', message = 'x', fields = null) => ({ at: 0, offset: 1, run, level, logger: 'agent', message, fields });
+  const lines = [line('info'), line('warning', 'other'), line('error', 'r', 'broke', { code: 'E42' })];
+  assert.equal(shownLines(lines, { level: 'warning', runs: null }).length, 2);
+  assert.equal(shownLines(lines, { level: 'warning', runs: new Set(['r']) }).length, 1);
+  assert.deepEqual([found(lines, 'e42'), found(lines, 'AGENT').length, found(lines, '  ')], [[2], 3, []]);
+});
