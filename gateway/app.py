@@ -26,6 +26,7 @@ from gateway.archive import Archive
 from gateway.broker.port import Broker
 from gateway.broker.redis import RedisBroker
 from gateway.codec import encode_json
+from gateway.dashboard import routes as dashboard_routes
 from gateway.endpoint import WebsocketEndpoint
 from gateway.errors import BrokerUnavailableError, CommandError, ErrorCode
 from gateway.hub import Hub
@@ -87,6 +88,7 @@ def create_app(settings: Settings, *, broker: Broker | None = None) -> Starlette
             Route("/readyz", endpoints.readyz),
             Route("/topics/{topic:path}", endpoints.topic),
             Route("/", endpoints.index),
+            *dashboard_routes(static_directory()),
             Mount("/static", StaticFiles(directory=static_directory())),
         ],
         middleware=[

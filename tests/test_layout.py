@@ -47,7 +47,7 @@ _WAITING_CONTEXT = {
 
 _HOMES = {
     "redis": ("gateway.broker.",),
-    "starlette": ("gateway.app", "gateway.auth", "gateway.connection", "gateway.origin"),
+    "starlette": ("gateway.app", "gateway.auth", "gateway.connection", "gateway.dashboard", "gateway.origin"),
     "uvicorn": ("gateway.cli.", "gateway.transport"),
     "click": ("gateway.cli.",),
     "openai": ("gateway.agent.",),
