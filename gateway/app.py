@@ -33,6 +33,7 @@ from gateway.hub import Hub
 from gateway.origin import OriginGuard
 from gateway.session import topic_of
 from gateway.settings import Settings, SettingsError
+from gateway.streaming import routes as streaming_routes
 from gateway.sweeper import Sweeper
 from gateway.types import Topic
 from gateway.wheel import Wheel
@@ -86,6 +87,7 @@ def create_app(settings: Settings, *, broker: Broker | None = None) -> Starlette
             WebSocketRoute("/connection/websocket", _Door(endpoints)),
             Route("/healthz", endpoints.healthz),
             Route("/readyz", endpoints.readyz),
+            *streaming_routes(),
             Route("/topics/{topic:path}", endpoints.topic),
             Route("/", endpoints.index),
             *dashboard_routes(static_directory()),
@@ -187,6 +189,7 @@ class _Endpoints:
         hub = Hub(broker, settings)
         wheel = Wheel(settings, hub.tick)
         app.state.hub = hub
+        app.state.wheel = wheel
         self.websocket = WebsocketEndpoint(hub, Actions(broker), wheel)
         hub.start()
         self._hub = hub

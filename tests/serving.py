@@ -57,6 +57,7 @@ async def serve(
     key_prefix: str,
     *,
     ws: str = "gateway.transport:GatewayProtocol",
+    http: str = "gateway.streaming.protocol:StreamingProtocol",
     broker: Broker | None = None,
     port: int = 0,
     **settings: Any,
@@ -67,7 +68,13 @@ async def serve(
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listening.bind(("127.0.0.1", port))
     config = uvicorn.Config(
-        app, ws=ws, ws_ping_interval=None, ws_per_message_deflate=False, log_config=None, timeout_graceful_shutdown=10
+        app,
+        http=http,
+        ws=ws,
+        ws_ping_interval=None,
+        ws_per_message_deflate=False,
+        log_config=None,
+        timeout_graceful_shutdown=10,
     )
     server = uvicorn.Server(config)
     task = asyncio.create_task(server._serve([listening]))

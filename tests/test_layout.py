@@ -47,8 +47,15 @@ _WAITING_CONTEXT = {
 
 _HOMES = {
     "redis": ("gateway.broker.",),
-    "starlette": ("gateway.app", "gateway.auth", "gateway.connection", "gateway.dashboard", "gateway.origin"),
-    "uvicorn": ("gateway.cli.", "gateway.transport"),
+    "starlette": (
+        "gateway.app",
+        "gateway.auth",
+        "gateway.connection",
+        "gateway.dashboard",
+        "gateway.origin",
+        "gateway.streaming.",
+    ),
+    "uvicorn": ("gateway.cli.", "gateway.streaming.protocol", "gateway.transport"),
     "click": ("gateway.cli.",),
     "openai": ("gateway.agent.",),
     "anthropic": ("gateway.agent.",),

@@ -43,6 +43,7 @@ WORKER_PATIENCE = 30.0
 """Seconds until all workers should serve."""
 BACKLOG = 2048
 
+_HTTP_PROTOCOL = "gateway.streaming.protocol:StreamingProtocol"
 _PROTOCOL = "gateway.transport:GatewayProtocol"
 
 
@@ -311,6 +312,7 @@ def _config(app: Any, settings: Settings) -> uvicorn.Config:
         host=settings.host,
         port=settings.port,
         workers=settings.workers,
+        http=_HTTP_PROTOCOL,
         ws=_PROTOCOL,
         ws_max_size=settings.max_frame,
         ws_ping_interval=None,

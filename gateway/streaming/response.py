@@ -1,0 +1,114 @@
+"""The response that a stream is."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeVar
+
+from starlette.datastructures import MutableHeaders
+from starlette.types import Receive, Scope, Send
+
+from gateway.errors import BrokerUnavailableError, CommandError, ErrorCode
+from gateway.hub import Hub
+from gateway.streaming.forms import Form
+from gateway.streaming.outlet import EXTENSION, Outlet, Socket
+from gateway.streaming.reader import Joined, StreamReader
+from gateway.streaming.request import StreamRequest
+
+__all__ = ["STREAM_HEADERS", "StreamResponse", "patiently"]
+
+STREAM_HEADERS: Mapping[str, str] = {
+    "cache-control": "no-cache, no-transform",
+    "x-accel-buffering": "no",  # nginx would hold back what is less than one of its buffers
+}
+"""What keeps proxies from storing, compressing and collecting a stream."""
+
+RETRY = 0.05
+"""Seconds between two tries while the broker is away; the command timeout ends them."""
+
+_Result = TypeVar("_Result")
+
+
+class StreamResponse:
+    """Streams a topic until the client or the gateway goes: an ASGI application for one request."""
+
+    def __init__(self, hub: Hub, reader: StreamReader, form: Form, asked: StreamRequest) -> None:
+        """Make a response that has not started.
+
+        Args:
+            hub: Where the topic is.
+            reader: What reads for the client.
+            form: How the client is written to.
+            asked: What the client wants.
+
+        """
+        self.headers: MutableHeaders = MutableHeaders({"content-type": form.media_type, **STREAM_HEADERS})
+        self._hub = hub
+        self._reader = reader
+        self._asked = asked
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve the request.
+
+        Raises:
+            CommandError: The broker is away.
+
+        """
+        start = {"type": "http.response.start", "status": 200, "headers": self.headers.raw}
+        if scope["method"] == "HEAD":
+            await send(start)
+            await send({"type": "http.response.body", "body": b""})
+            return
+        try:
+            joined = await self._join()
+            socket: Socket | None = scope.get("extensions", {}).get(EXTENSION)
+            outlet = Outlet(send, self._reader, socket)
+            self._reader.begin(outlet, joined, known=self._asked.known)
+            if socket is not None:
+                socket.begin(self._reader.shutting_down)
+            await send(start)
+            await _until_one_ends(outlet.run(), _gone(receive))
+        finally:
+            await self._reader.aclose()
+
+    async def _join(self) -> Joined:
+        return await patiently(lambda: self._reader.join(self._asked.asked), within=self._hub.settings.command_timeout)
+
+
+async def patiently(work: Callable[[], Awaitable[_Result]], *, within: float) -> _Result:
+    """Do something again while the broker is away.
+
+    Args:
+        work: What raises `BrokerUnavailableError` then.
+        within: Seconds until it is given up.
+
+    Raises:
+        CommandError: 100, it was given up.
+
+    """
+    try:
+        async with asyncio.timeout(within):
+            while True:
+                try:
+                    return await work()
+                except BrokerUnavailableError:
+                    await asyncio.sleep(RETRY)
+    except TimeoutError as error:
+        raise CommandError(ErrorCode.INTERNAL, "the broker is away; try again") from error
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _until_one_ends(*works: Awaitable[None]) -> None:
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+    for result in results:
+        if isinstance(result, Exception):
+            raise result
