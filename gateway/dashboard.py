@@ -1,6 +1,6 @@
 """The dashboard's pages: files, as the chat page is one."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 
 from starlette.exceptions import HTTPException
@@ -24,8 +24,8 @@ def routes(static: Path) -> list[Route]:
     ]
 
 
-def _page(path: Path) -> Callable[[Request], Awaitable[Response]]:
-    async def answer(_request: Request) -> Response:
+def _page(path: Path) -> Callable[[Request], Response]:
+    def answer(_request: Request) -> Response:
         if not path.is_file():
             raise HTTPException(404)
         return FileResponse(path)
