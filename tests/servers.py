@@ -22,6 +22,22 @@ __all__ = ["RedisServer", "free_port"]
 PATIENCE = 30.0
 
 
+def _off(clock: Path) -> dict[str, str]:
+    """Give the environment of a process whose clock is off by what a file says."""
+    library = os.environ.get("GATEWAY_FAKETIME") or next(
+        (str(path) for path in Path("/usr/lib").glob("*/faketime/libfaketime.so.1")), None
+    )
+    assert library, "libfaketime is not installed: apt-get install faketime, or set GATEWAY_FAKETIME to its path"
+    if not clock.exists():
+        clock.write_text("+0\n")
+    return {
+        "LD_PRELOAD": library,
+        "FAKETIME_TIMESTAMP_FILE": str(clock),
+        "FAKETIME_NO_CACHE": "1",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+    }
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -35,13 +51,15 @@ class RedisServer:
     Args:
         directory: Its data; made when missing.
         options: Further settings, as on its command line: ``{"appendonly": "yes"}``.
+        clock: A file that says by how many seconds its clock is off, as libfaketime reads it; see `jump`.
 
     """
 
-    def __init__(self, directory: Path, options: dict[str, str] | None = None) -> None:
+    def __init__(self, directory: Path, options: dict[str, str] | None = None, *, clock: Path | None = None) -> None:
         self.directory = directory
         self.port = free_port()
         self.options = options or {}
+        self._clock = clock
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -64,7 +82,8 @@ class RedisServer:
         arguments = [part for name, value in settings.items() for part in (f"--{name}", value)]
         with (self.directory / "server.log").open("ab") as log:
             program = os.environ.get("GATEWAY_TEST_SERVER") or find_server()
-            self._process = subprocess.Popen([program, *arguments], stdout=log, stderr=log)
+            environment = os.environ if self._clock is None else os.environ | _off(self._clock)
+            self._process = subprocess.Popen([program, *arguments], stdout=log, stderr=log, env=environment)
         remember(self._process.pid)
         deadline = time.monotonic() + PATIENCE
         while not self._answers():
@@ -98,6 +117,13 @@ class RedisServer:
             yield
         finally:
             self._process.send_signal(signal.SIGCONT)
+
+    def jump(self, seconds: int) -> None:
+        """Set its clock forward, or back, against what it is now."""
+        assert self._clock is not None
+        new = self._clock.with_suffix(".new")
+        new.write_text(f"{int(self._clock.read_text()) + seconds:+}\n")
+        new.replace(self._clock)
 
     def _end(self, how: signal.Signals) -> None:
         if self._process is not None:

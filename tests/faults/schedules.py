@@ -139,6 +139,22 @@ async def _store_emptied(world: World, _choice: random.Random) -> None:
     await world.empty()
 
 
+async def _replica_promoted(world: World, choice: random.Random) -> None:
+    async with world.cut_off_replica():
+        await _a_while(choice)
+
+
+async def _stores_clock_jumps(world: World, choice: random.Random) -> None:
+    world.server.jump(choice.choice([-600, 600]))
+    await _a_while(choice)
+
+
+async def _process_clock_jumps(world: World, choice: random.Random) -> None:
+    """The wall clock of gateway, agents and readers, for a while."""
+    with world.wall_clock_off(choice.choice([-600, 600])):
+        await _a_while(choice)
+
+
 async def _key_evicted(world: World, choice: random.Random) -> None:
     await world.evict(_topic(world, choice), choice.choice(["", ":events", ":open"]))
 
@@ -206,6 +222,9 @@ FAULTS: dict[str, Fault] = {
     "store killed": _store_killed,
     "store rolled back": _store_rolled_back,
     "store emptied": _store_emptied,
+    "replica promoted": _replica_promoted,
+    "store's clock jumps": _stores_clock_jumps,
+    "processes' clock jumps": _process_clock_jumps,
     "key evicted": _key_evicted,
     "trim": _trimmed,
     "deliveries duplicated": _deliveries_duplicated,

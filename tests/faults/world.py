@@ -4,12 +4,14 @@ import asyncio
 import contextlib
 import random
 import shutil
+import time
 from collections.abc import AsyncIterator, Iterator
 from itertools import zip_longest
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import pytest
 from redis.asyncio import Redis
 
 from gateway.broker.link import RedisLink
@@ -28,6 +30,7 @@ from tests.faults.agents import Agent
 from tests.faults.followers import Follower
 from tests.faults.model import state_of
 from tests.faults.proxy import Proxy
+from tests.faults.standby import Standby
 from tests.faults.store import Archive
 from tests.faults.tally import Tally
 from tests.publishing import SlowBroker
@@ -102,8 +105,8 @@ class World:
     def __init__(self, directory: Path, *, seed: int, tally: Tally) -> None:
         self.tally = tally
         self.choice = random.Random(seed)
-        # Written before it is answered, so that kill -9 loses nothing; what fsync adds only a power cut would show.
-        self.server = RedisServer(directory / "data", {"appendonly": "yes", "appendfsync": "no"})
+        self._directory = directory
+        self.server = self._store("data")
         self.agents: dict[str, Agent] = {}
         self.followers: list[Follower] = []
         self.gateway: Gateway
@@ -112,6 +115,8 @@ class World:
         self.publisher: Publisher
         """Of events outside runs."""
         self.admin: RedisBroker
+        self.direct: Proxy
+        """Between the test and Valkey, without faults: it follows the store's address."""
         self.to_store: Proxy
         """Between agents and Valkey."""
         self.to_hub: Proxy
@@ -119,22 +124,23 @@ class World:
         self.to_readers: Proxy
         """Between readers and the gateway."""
         self._copy = directory / "copy"
+        self._promotions = 0
         self._stack = contextlib.AsyncExitStack()
         self._serving = contextlib.AsyncExitStack()
         self._brokers: list[RedisBroker] = []
-        self._directory = directory
         self.trimmed: set[str] = set()
         """Topics of which something is in a snapshot alone."""
 
     async def __aenter__(self) -> Self:
         self._directory.mkdir(parents=True, exist_ok=True)
         await asyncio.to_thread(self.server.start)
-        self._stack.callback(self.server.kill)
-        self.redis = await self._stack.enter_async_context(Redis(port=self.server.port))
+        self._stack.callback(self._kill_store)
+        self.direct = await self._stack.enter_async_context(Proxy(self.server.port))
+        self.redis = await self._stack.enter_async_context(Redis(port=self.direct.port))
         self.archive = Archive(self.redis, PREFIX)
         self.to_store = await self._stack.enter_async_context(Proxy(self.server.port))
         self.to_hub = await self._stack.enter_async_context(Proxy(self.server.port))
-        self.admin = self.broker(self.server.url)
+        self.admin = self.broker(self.direct.url)
         self.publisher = await self._stack.enter_async_context(Publisher(broker=self.admin))
         await self._serve(port=0)
         self.to_readers = await self._stack.enter_async_context(Proxy(self.gateway.port))
@@ -151,6 +157,11 @@ class World:
         await self._stack.aclose()
         for broker in self._brokers:
             await broker.aclose()
+
+    def _store(self, name: str) -> RedisServer:
+        # Written before it is answered, so that kill -9 loses nothing; what fsync adds only a power cut would show.
+        options = {"appendonly": "yes", "appendfsync": "no", "repl-diskless-sync-delay": "0"}
+        return RedisServer(self._directory / name, options, clock=self._directory / "clock")
 
     def broker(self, url: str) -> RedisBroker:
         broker = _Broker(url, key_prefix=PREFIX, timeout=TIMEOUT)
@@ -199,6 +210,9 @@ class World:
         await self._serving.aclose()
         await self._serve(port=port)
 
+    def _kill_store(self) -> None:
+        self.server.kill()
+
     @contextlib.asynccontextmanager
     async def store_away(self) -> AsyncIterator[None]:
         """Kill Valkey; it is back afterwards with all that it had."""
@@ -226,6 +240,21 @@ class World:
             await self._note_loss()
             shutil.rmtree(self.server.directory)
 
+    @contextlib.asynccontextmanager
+    async def cut_off_replica(self) -> AsyncIterator[None]:
+        """Give Valkey a replica that hears nothing more of it, and afterwards takes its place and address."""
+        self._promotions += 1
+        async with Standby(self.server, self._store(f"replica-{self._promotions}")) as standby:
+            standby.cut_off()
+            yield
+            await asyncio.to_thread(self.server.kill)
+            await self._note_loss()
+            self.server = standby.server
+            await standby.promote()
+        for proxy in (self.direct, self.to_store, self.to_hub):
+            proxy.target = self.server.port
+            proxy.reset()
+
     async def evict(self, topic: str, part: str) -> None:
         """Delete one key of a topic."""
         key = f"{PREFIX}:{{{topic}}}"
@@ -248,6 +277,15 @@ class World:
         for topic, agent in self.agents.items():
             agent.losable = agent.losable or topic in self.trimmed
             agent.strike()
+
+    @contextlib.contextmanager
+    def wall_clock_off(self, seconds: int) -> Iterator[None]:
+        """Let this process's wall clock, which is that of all parts but Valkey, be set forward or back for a while."""
+        with pytest.MonkeyPatch.context() as patch:
+            now, now_ns = time.time, time.time_ns
+            patch.setattr(time, "time", lambda: now() + seconds)
+            patch.setattr(time, "time_ns", lambda: now_ns() + seconds * 10**9)
+            yield
 
     # Faults between parts
 
@@ -287,7 +325,7 @@ class World:
             AssertionError: It went on writing.
 
         """
-        slow = SlowBroker(self.broker(self.server.url))
+        slow = SlowBroker(self.broker(self.direct.url))
         async with asyncio.timeout(PATIENCE):
             try:
                 async with self._entered(topic, slow) as zombie:
@@ -295,7 +333,7 @@ class World:
                     await zombie.flush()
                     slow.hold()
                     await zombie.delta("words that nobody must see")
-                    async with self._entered(topic, self.broker(self.server.url)) as heir:
+                    async with self._entered(topic, self.broker(self.direct.url)) as heir:
                         await heir.add_message(Message.assistant("the heir's words"))
                         slow.release()
                         await zombie.flush()
