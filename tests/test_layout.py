@@ -30,6 +30,7 @@ _PURE = {
     "gateway.session",
     "gateway.session_log",
     "gateway.state",
+    "gateway.tokens",
     "gateway.types",
 }
 """They decide and never wait."""
@@ -57,6 +58,8 @@ _HOMES = {
     ),
     "uvicorn": ("gateway.cli.", "gateway.streaming.protocol", "gateway.transport"),
     "click": ("gateway.cli.",),
+    "cryptography": ("gateway.keys",),
+    "jwt": ("gateway.auth", "gateway.cli.", "gateway.keys"),
     "openai": ("gateway.agent.",),
     "anthropic": ("gateway.agent.",),
 }
