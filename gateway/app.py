@@ -4,12 +4,8 @@ import asyncio
 import contextlib
 import logging
 import os
-import re
 from collections.abc import AsyncIterator
-from functools import partial
 from pathlib import Path
-from typing import Any
-from urllib.parse import unquote
 
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
@@ -22,28 +18,22 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.actions import Actions
-from gateway.archive import Archive
+from gateway.answers import command_error, http_error, json_answer
+from gateway.auth import Authority, TokenGate
 from gateway.broker.port import Broker
 from gateway.broker.redis import RedisBroker
-from gateway.codec import encode_json
 from gateway.dashboard import routes as dashboard_routes
 from gateway.endpoint import WebsocketEndpoint
-from gateway.errors import BrokerUnavailableError, CommandError, ErrorCode
+from gateway.errors import CommandError, ErrorCode
 from gateway.hub import Hub
 from gateway.origin import OriginGuard
-from gateway.session import topic_of
 from gateway.settings import Settings, SettingsError
 from gateway.streaming import routes as streaming_routes
 from gateway.sweeper import Sweeper
-from gateway.types import Topic
+from gateway.topic_resources import routes as topic_routes
 from gateway.wheel import Wheel
 
 __all__ = ["QueryRedaction", "SecurityHeaders", "app_from_env", "create_app", "static_directory"]
-
-HTTP_RETRY = 0.05
-"""Seconds between two tries of a request while the broker is away; the command timeout ends them."""
-
-_HASH = re.compile(r"[0-9a-f]{64}\Z")
 
 _HEADERS = {
     "content-security-policy": (
@@ -58,13 +48,6 @@ _HEADERS = {
     "x-frame-options": "DENY",
 }
 
-_STATUS = {
-    ErrorCode.UNAUTHORIZED: 401,
-    ErrorCode.UNKNOWN_TOPIC: 404,
-    ErrorCode.PERMISSION_DENIED: 403,
-    ErrorCode.INTERNAL: 503,
-}
-
 
 def create_app(settings: Settings, *, broker: Broker | None = None) -> Starlette:
     """Make the application of one gateway process.
@@ -75,20 +58,21 @@ def create_app(settings: Settings, *, broker: Broker | None = None) -> Starlette
             One that is given stays the caller's to close.
 
     Raises:
-        SettingsError: Neither a broker nor an address of one is given.
+        SettingsError: Neither a broker nor an address of one is given, or a key or grant has another form.
 
     """
     if broker is None and not settings.redis_url:
         raise SettingsError("GATEWAY_REDIS_URL: expected the address of a Redis or Valkey, got nothing")
     redact_queries()
+    authority = Authority(settings)
     endpoints = _Endpoints(settings, broker)
-    return Starlette(
+    app = Starlette(
         routes=[
             WebSocketRoute("/connection/websocket", _Door(endpoints)),
             Route("/healthz", endpoints.healthz),
             Route("/readyz", endpoints.readyz),
             *streaming_routes(),
-            Route("/topics/{topic:path}", endpoints.topic),
+            *topic_routes(),
             Route("/", endpoints.index),
             *dashboard_routes(static_directory()),
             Mount("/static", StaticFiles(directory=static_directory())),
@@ -96,10 +80,13 @@ def create_app(settings: Settings, *, broker: Broker | None = None) -> Starlette
         middleware=[
             Middleware(SecurityHeaders),
             Middleware(OriginGuard, host=settings.host, allowed=settings.allowed_origins.split(",")),
+            Middleware(TokenGate, authority=authority),
         ],
-        exception_handlers={CommandError: _command_error, HTTPException: _http_error},
+        exception_handlers={CommandError: command_error, HTTPException: http_error},
         lifespan=endpoints.lifespan,
     )
+    app.state.authority = authority
+    return app
 
 
 def app_from_env() -> Starlette:
@@ -202,7 +189,9 @@ class _Endpoints:
             for task in serving:
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
+            await self.websocket.aclose()
             await hub.aclose()
+            await app.state.authority.aclose()
             if self._given is None:
                 await broker.aclose()
 
@@ -213,53 +202,13 @@ class _Endpoints:
         return self._hub
 
     async def healthz(self, request: Request) -> Response:
-        return _json({"ok": True})
+        return json_answer({"ok": True})
 
     async def readyz(self, request: Request) -> Response:
         trouble = self.hub.trouble
         if trouble:
-            return _json({"error": {"code": int(ErrorCode.INTERNAL), "message": trouble}}, status=503)
-        return _json({"ok": True})
-
-    async def topic(self, request: Request) -> Response:
-        name, *below = _raw_parts(request)
-        topic = topic_of(name)
-        match below:
-            case []:
-                answer = self._conversation if request.query_params.get("messages") == "1" else self._snapshot
-            case ["archive"]:
-                answer = partial(self._archive, start=_count(request, "from", 0), limit=_count(request, "limit", 1000))
-            case ["blobs", blob]:
-                answer = partial(self._blob, name=blob)
-            case _:
-                raise HTTPException(404)
-        try:
-            async with asyncio.timeout(self._settings.command_timeout):
-                while True:
-                    try:
-                        return await answer(topic)
-                    except BrokerUnavailableError:
-                        await asyncio.sleep(HTTP_RETRY)
-        except TimeoutError as error:
-            raise CommandError(ErrorCode.INTERNAL, "the broker is away; try again", temporary=True) from error
-
-    async def _snapshot(self, topic: Topic) -> Response:
-        return _json_text((await self.hub.snapshot(topic)).text)
-
-    async def _conversation(self, topic: Topic) -> Response:
-        snapshot, messages = await self.hub.conversation(topic)
-        return _json_text(b'%b,"messages":%b}' % (snapshot.text[:-1], encode_json(messages)))
-
-    async def _archive(self, topic: Topic, *, start: int, limit: int) -> Response:
-        return _json(await Archive(self.hub.broker).page(topic, start=start, limit=limit))
-
-    async def _blob(self, topic: Topic, *, name: str) -> Response:
-        found = await self.hub.broker.blobs(topic, [name]) if _HASH.match(name) else {}
-        if name not in found:
-            raise HTTPException(404)
-        # Named after what is in it, so it never changes.
-        headers = {"cache-control": "private, max-age=31536000, immutable"}
-        return Response(found[name], media_type="text/plain; charset=utf-8", headers=headers)
+            return json_answer({"error": {"code": int(ErrorCode.INTERNAL), "message": trouble}}, status=503)
+        return json_answer({"ok": True})
 
     async def index(self, request: Request) -> Response:
         page = static_directory() / "index.html"
@@ -278,40 +227,3 @@ class _Door:
         if self._endpoints.websocket is None:
             raise RuntimeError("the application has not started: run it with lifespan on")
         await self._endpoints.websocket(scope, receive, send)
-
-
-def _raw_parts(request: Request) -> list[str]:
-    """Take the topic, and what is asked of it, from the path as it was sent: there, a ``/`` in a topic is ``%2F``."""
-    raw: bytes = request.scope.get("raw_path") or request.scope["path"].encode()
-    _, _, rest = raw.decode("latin-1").partition("?")[0].partition("/topics/")
-    return [unquote(part) for part in rest.split("/")]
-
-
-def _count(request: Request, name: str, absent: int) -> int:
-    text = request.query_params.get(name, "")
-    if not text:
-        return absent
-    if not (text.isascii() and text.isdecimal() and len(text) <= 16):
-        raise CommandError(ErrorCode.BAD_REQUEST, f"expected an integer of 0 or more as {name}, got {text!r:.80}")
-    return int(text)
-
-
-def _json(value: Any, *, status: int = 200) -> Response:
-    return _json_text(encode_json(value), status=status)
-
-
-def _json_text(text: bytes, *, status: int = 200) -> Response:
-    return Response(text, status_code=status, media_type="application/json", headers={"cache-control": "no-store"})
-
-
-async def _command_error(_request: Request, error: Exception) -> Response:
-    if not isinstance(error, CommandError):
-        raise error
-    status = _STATUS.get(ErrorCode(error.code), 400)
-    return _json({"error": {"code": int(error.code), "message": error.message}}, status=status)
-
-
-async def _http_error(_request: Request, error: Exception) -> Response:
-    if not isinstance(error, HTTPException):
-        raise error
-    return _json({"error": {"code": error.status_code, "message": error.detail}}, status=error.status_code)

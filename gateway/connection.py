@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import gateway
@@ -23,12 +23,14 @@ from gateway.frames import (
     text_frame,
 )
 from gateway.hub import Hub
+from gateway.lens import read_lens
 from gateway.pages import HistoryPages
 from gateway.presence import Attendee
 from gateway.session import Session, topic_of
 from gateway.settings import Settings
 from gateway.subscriber import Subscriber
 from gateway.types import Position, Topic, new_id
+from gateway.view import view_of
 from gateway.wheel import Wheel
 from gateway.writer import FrameWriter
 
@@ -49,7 +51,45 @@ _AWAY = CommandError(ErrorCode.INTERNAL, "the broker is away; try again", tempor
 class Connection:
     """One connection: the receiver of its socket, the reader of its topics."""
 
-    def __init__(self, hub: Hub, actions: Actions, wheel: Wheel, writer: FrameWriter, *, user: str = "") -> None:
+    __slots__ = (
+        "__weakref__",
+        "_actions",
+        "_behind",
+        "_caller",
+        "_catching",
+        "_closed",
+        "_draining",
+        "_hub",
+        "_lanes",
+        "_paused",
+        "_published",
+        "_running",
+        "_session",
+        "_settings",
+        "_subscribers",
+        "_tasks",
+        "_told",
+        "_wheel",
+        "_writable",
+        "_writer",
+        "client",
+        "connected",
+        "heard_at",
+        "pinged_at",
+        "user",
+        "write",
+    )
+
+    def __init__(
+        self,
+        hub: Hub,
+        actions: Actions,
+        wheel: Wheel,
+        writer: FrameWriter,
+        tasks: set[asyncio.Task[None]],
+        *,
+        user: str = "",
+    ) -> None:
         """Make a connection that has not been accepted yet.
 
         Args:
@@ -57,6 +97,7 @@ class Connection:
             actions: What its commands can do.
             wheel: Its timer.
             writer: Its road out.
+            tasks: Where its tasks are while they run; who gave it waits for them.
             user: Who it is; "" for anonymous.
 
         """
@@ -74,15 +115,14 @@ class Connection:
         self._settings: Settings = settings
         self._session = Session(max_frame=settings.max_frame, max_topics=settings.max_topics)
         self._caller = Caller(client=self.client, user=user)
-        self._histories = HistoryPages(hub.broker)
+        self._tasks = tasks
         self._subscribers: dict[str, Subscriber] = {}
         self._behind: dict[Subscriber, None] = {}
         self._catching: asyncio.Task[None] | None = None
         self._lanes: dict[str, asyncio.Task[None]] = {}  # the last command of each topic: they run in order
-        self._running: set[asyncio.Task[None]] = set()
+        self._running: dict[asyncio.Task[None], None] = {}
         self._paused: bool = False
-        self._writable = asyncio.Event()
-        self._writable.set()
+        self._writable: asyncio.Event | None = None  # what waits for the socket to take more, waits for it
         self._told: bool = True  # what the client believes of the broker
         self._published: int = 0
         self._draining: asyncio.TimerHandle | None = None
@@ -92,14 +132,7 @@ class Connection:
         """Take messages, and be watched."""
         self.heard_at = asyncio.get_running_loop().time()
         self._wheel.add(self)
-        self._writer.attach(self, max_frame=self._settings.max_frame)
-
-    async def aclose(self) -> None:
-        """Let go, and wait until nothing of it runs."""
-        self.closed()
-        tasks = {*self._running, *([self._catching] if self._catching is not None else [])}
-        if tasks:
-            await asyncio.wait(tasks)
+        self._writer.attach(self, max_frame=self._settings.max_frame, deflate_from=self._settings.deflate_from)
 
     # What the socket tells (Receiver)
 
@@ -121,7 +154,6 @@ class Connection:
         if self._closed:
             return
         self._paused = True
-        self._writable.clear()
         self._writer.pause_reading()  # who takes no answers asks no questions
         self._wheel.stuck(self)
         for subscriber in self._subscribers.values():
@@ -133,7 +165,7 @@ class Connection:
         if self._closed:
             return
         self._paused = False
-        self._writable.set()
+        self._wake()
         self._wheel.freed(self)
         self.heard_at = asyncio.get_running_loop().time()  # its pong may have waited in the socket
         self._take_more()
@@ -153,11 +185,29 @@ class Connection:
             self._absent(subscriber.topic.name)
         self._subscribers.clear()
         self._behind.clear()
-        self._writable.set()
+        self._wake()
         if self._draining is not None:
             self._draining.cancel()
         for task in (*self._running, *([self._catching] if self._catching is not None else [])):
             task.cancel()
+
+    def _wake(self) -> None:
+        if self._writable is not None:
+            self._writable.set()
+            self._writable = None
+
+    async def _may_write(self) -> None:
+        """Wait until the socket takes more, or is gone."""
+        while self._paused and not self._closed:
+            if self._writable is None:
+                self._writable = asyncio.Event()
+            await self._writable.wait()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     def shutting_down(self) -> None:
         """Close at a moment of the drain: not all clients come back at once."""
@@ -230,7 +280,7 @@ class Connection:
 
     def _bring_up(self) -> None:
         if self._behind and not self._paused and not self._closed and self._catching is None:
-            self._catching = asyncio.get_running_loop().create_task(self._catch_up())
+            self._catching = self._spawn(self._catch_up())
             self._catching.add_done_callback(self._caught)
 
     async def _catch_up(self) -> None:
@@ -289,12 +339,12 @@ class Connection:
     def _run_in_lane(self, command: Command) -> None:
         request = command.request
         lane = getattr(request, "channel", None) or ""
-        task = asyncio.get_running_loop().create_task(self._run(command, self._lanes.get(lane)))
+        task = self._spawn(self._run(command, self._lanes.get(lane)))
         self._lanes[lane] = task
-        self._running.add(task)
+        self._running[task] = None
 
         def ended(done: asyncio.Task[None]) -> None:
-            self._running.discard(done)
+            self._running.pop(done, None)
             if self._lanes.get(lane) is done:
                 del self._lanes[lane]
             self._take_more()
@@ -304,7 +354,7 @@ class Connection:
     async def _run(self, command: Command, before: asyncio.Task[None] | None) -> None:
         if before is not None and not before.done():
             await asyncio.wait([before])
-        await self._writable.wait()
+        await self._may_write()
         try:
             try:
                 async with asyncio.timeout(self._settings.command_timeout):
@@ -335,6 +385,7 @@ class Connection:
         self.push(encode_reply(command, result))
 
     async def _subscribe(self, command: Command, request: SubscribeRequest) -> None:
+        view = view_of(read_lens(request.data))
         topic = self._session.subscribe(request.channel)
         entered = False
         try:
@@ -342,8 +393,8 @@ class Connection:
                 await self._hub.presence.watch(topic, self)
             asked = Position(epoch=request.epoch or "", offset=request.offset or 0) if request.recover else None
             while True:
-                await self._writable.wait()
-                subscriber, reply = await self._hub.join(self, topic, asked=asked, mirror=request.mirror)
+                await self._may_write()
+                subscriber, reply = await self._hub.join(self, topic, asked=asked, mirror=request.mirror, view=view)
                 if not self._paused:
                     break
             if request.refuse_unrecovered and reply.get("recovered") is False:
@@ -359,7 +410,9 @@ class Connection:
                 self._absent(topic)
             else:
                 self._hub.enter(subscriber)
-                self._hub.presence.enter(topic, Attendee(client=self.client, user=self.user))
+                # A board of a thousand topics would have to be listed on each of them.
+                if not subscriber.summarised:
+                    self._hub.presence.enter(topic, Attendee(client=self.client, user=self.user))
         finally:
             if not entered:
                 self._hub.presence.unwatch(topic, self)
@@ -384,7 +437,9 @@ class Connection:
         topic = topic_of(request.channel)
         since = request.since
         position = Position(epoch=since.epoch or "", offset=since.offset) if since is not None else None
-        return await self._histories.read(topic, since=position, limit=request.limit or 0, reverse=request.reverse)
+        return await HistoryPages(self._hub.broker).read(
+            topic, since=position, limit=request.limit or 0, reverse=request.reverse
+        )
 
     async def _presence(self, request: TopicRequest) -> dict[str, Any]:
         number, attendees = await self._hub.presence.attendees(topic_of(request.channel))

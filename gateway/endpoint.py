@@ -1,5 +1,6 @@
-"""The ASGI application of the websocket: accepts, and serves one connection until it ends."""
+"""The ASGI application of the websocket: accepts connections, and owns what they have under way."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
@@ -22,6 +23,15 @@ class WebsocketEndpoint:
         self._hub = hub
         self._actions = actions
         self._wheel = wheel
+        self._tasks: set[asyncio.Task[None]] = set()  # of all connections
+
+    async def aclose(self) -> None:
+        """End what the connections have under way, and wait for it."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
 
     async def __call__(
         self,
@@ -29,22 +39,23 @@ class WebsocketEndpoint:
         receive: Callable[[], Awaitable[_Message]],
         send: Callable[[_Message], Awaitable[None]],
     ) -> None:
-        """Serve one connection until it ends."""
+        """Accept a connection; under our own server that is all, under others it is served here until it ends."""
         if (await receive())["type"] != "websocket.connect":
             return
         direct: FrameWriter | None = scope.get("extensions", {}).get("gateway.writer")
         await send({"type": "websocket.accept"})
-        writer = AsgiWriter(send) if direct is None else direct
-        connection = Connection(self._hub, self._actions, self._wheel, writer)
+        if direct is not None:
+            Connection(self._hub, self._actions, self._wheel, direct, self._tasks).start()
+            return
+        writer = AsgiWriter(send)
+        connection = Connection(self._hub, self._actions, self._wheel, writer, self._tasks)
         connection.start()
         try:
             while (message := await receive())["type"] == "websocket.receive":
                 text: str | None = message.get("text")
                 data = message.get("bytes") or b"" if text is None else text.encode()
                 connection.received(data, text=text is not None)
-                if isinstance(writer, AsgiWriter):
-                    await writer.readable()
+                await writer.readable()
         finally:
-            await connection.aclose()
-            if isinstance(writer, AsgiWriter):
-                await writer.aclose()
+            connection.closed()
+            await writer.aclose()

@@ -29,6 +29,7 @@ __all__ = [
     "encode_error",
     "encode_push",
     "encode_reply",
+    "frame_payloads",
     "publication_line",
     "publication_of",
     "push_prefix",
@@ -308,6 +309,24 @@ def text_frames(lines: Iterable[bytes]) -> bytes:
     if batch:
         frames.append(text_frame(b"\n".join(batch)))
     return frames[0] if len(frames) == 1 else b"".join(frames)
+
+
+def frame_payloads(frames: bytes) -> list[bytes]:
+    """Take apart the unmasked text frames that `text_frame` made."""
+    payloads: list[bytes] = []
+    start = 0
+    while start < len(frames):
+        length = frames[start + 1]
+        start += 2
+        if length == 126:
+            length = int.from_bytes(frames[start : start + 2])
+            start += 2
+        elif length == 127:
+            length = int.from_bytes(frames[start : start + 8])
+            start += 8
+        payloads.append(frames[start : start + length])
+        start += length
+    return payloads
 
 
 def split_text(data: bytes, size: int) -> list[str]:

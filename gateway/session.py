@@ -18,6 +18,8 @@ UNSUPPORTED_TEXT = 1007
 class Session:
     """The state machine of one connection: new, then connected, then closed."""
 
+    __slots__ = ("max_frame", "max_topics", "state", "topics")
+
     def __init__(self, *, max_frame: int, max_topics: int) -> None:
         """Begin with nothing heard.
 

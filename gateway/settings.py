@@ -118,6 +118,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = 3.0
     max_frame: Annotated[_Bytes, Meta(description="bytes of the largest frame taken from a client")] = 128 * 1024
+    deflate_from: Annotated[
+        int,
+        Meta(
+            description="bytes from which a frame is compressed for clients that can, once for all; 0 compresses none",
+            ge=0,
+        ),
+    ] = 1024
     max_topics: Annotated[int, Meta(description="topics one connection may subscribe to (else error 106)", ge=1)] = 1000
     ring_bytes: Annotated[
         _Bytes, Meta(description="bytes of recent events kept in one process, all topics together")

@@ -5,6 +5,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Protocol
 
+from gateway.frames import frame_payloads
+
 __all__ = ["AsgiWriter", "FrameWriter", "Receiver"]
 
 HIGH_WATER = 64 * 1024
@@ -35,8 +37,15 @@ class Receiver(Protocol):
 class FrameWriter(Protocol):
     """Writes finished websocket frames to one socket, synchronously."""
 
-    def attach(self, receiver: Receiver, *, max_frame: int) -> None:
-        """Start: from here on messages, of at most ``max_frame`` bytes, go to the receiver."""
+    def attach(self, receiver: Receiver, *, max_frame: int, deflate_from: int) -> None:
+        """Start: messages go to the receiver from here on.
+
+        Args:
+            receiver: Who hears the socket.
+            max_frame: Bytes of the largest message that is taken.
+            deflate_from: Bytes from which a frame is compressed, where the client can; 0 compresses none.
+
+        """
 
     def write(self, frames: bytes) -> None:
         """Write one or more frames; nothing happens once it is closing."""
@@ -76,7 +85,7 @@ class AsgiWriter:
         self._ended: bool = False
         self._task: asyncio.Task[None] | None = None
 
-    def attach(self, receiver: Receiver, *, max_frame: int) -> None:
+    def attach(self, receiver: Receiver, *, max_frame: int, deflate_from: int) -> None:
         """Start sending; the server passes the messages, `Receiver.received` is called by who reads them."""
         self._receiver = receiver
         self._task = asyncio.create_task(self._run())
@@ -132,7 +141,7 @@ class AsgiWriter:
         while not self._ended:
             while self._frames:
                 frames = self._frames.popleft()
-                for payload in _payloads(frames):
+                for payload in frame_payloads(frames):
                     if not await self._deliver({"type": "websocket.send", "text": payload.decode()}):
                         return
                 self._buffered -= len(frames)
@@ -156,21 +165,3 @@ class AsgiWriter:
                 self._receiver.closed()
             return False
         return True
-
-
-def _payloads(frames: bytes) -> list[bytes]:
-    """Take apart the unmasked text frames that `frames.text_frame` made."""
-    payloads: list[bytes] = []
-    start = 0
-    while start < len(frames):
-        length = frames[start + 1]
-        start += 2
-        if length == 126:
-            length = int.from_bytes(frames[start : start + 2])
-            start += 2
-        elif length == 127:
-            length = int.from_bytes(frames[start : start + 8])
-            start += 8
-        payloads.append(frames[start : start + length])
-        start += length
-    return payloads

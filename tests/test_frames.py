@@ -14,6 +14,7 @@ from gateway.frames import (
     encode_error,
     encode_push,
     encode_reply,
+    frame_payloads,
     publication_line,
     publication_of,
     push_prefix,
@@ -22,7 +23,6 @@ from gateway.frames import (
     text_frames,
     with_tags,
 )
-from gateway.writer import _payloads
 
 
 def test_decode_frame_reads_a_subscribe() -> None:
@@ -79,14 +79,14 @@ def test_push_lines_are_composed_cut_and_tagged() -> None:
 @settings(deadline=None)  # the machine may be busy
 @given(st.lists(st.binary(max_size=200_000), min_size=1, max_size=4))
 def test_text_frames_can_be_taken_apart(payloads: list[bytes]) -> None:
-    assert _payloads(b"".join(text_frame(payload) for payload in payloads)) == payloads
+    assert frame_payloads(b"".join(text_frame(payload) for payload in payloads)) == payloads
 
 
 @settings(deadline=None)  # the machine may be busy
 @given(st.lists(st.integers(1, 2 * PIECE_BYTES), max_size=12))
 def test_text_frames_are_bounded_and_keep_every_line(sizes: list[int]) -> None:
     lines = [b"x" * size for size in sizes]
-    frames = _payloads(text_frames(lines))
+    frames = frame_payloads(text_frames(lines))
     assert [line for frame in frames for line in frame.split(b"\n")] == lines
     for frame in frames:
         assert len(frame) <= PIECE_BYTES or b"\n" not in frame

@@ -1,11 +1,13 @@
 """The direct road to the socket, and the drain."""
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -37,32 +39,19 @@ async def test_uvicorn_has_every_attribute_that_is_used() -> None:
     assert config.ws_protocol_class is GatewayProtocol
     protocol = WebSocketsSansIOProtocol(config, ServerState(), {})
     for name, kind in {
-        "close_sent": bool,
+        "connections": set,
+        "disconnected": bool,
+        "handshake_initiated": bool,
         "read_paused": bool,
-        "frames": list,
-        "curr_msg_data_type": str,
-        "queue": asyncio.Queue,
-        "loop": asyncio.AbstractEventLoop,
     }.items():
         assert isinstance(getattr(protocol, name), kind), name
     assert protocol.transport is None  # until the connection is made
-    assert protocol.close_timer is None
-    for name in (
-        "handle_connect",
-        "send_receive_event_to_app",
-        "pause_writing",
-        "resume_writing",
-        "handle_close",
-        "handle_parser_exception",
-        "connection_lost",
-        "shutdown",
-    ):
+    for name in ("data_received", "handle_connect"):
         assert callable(getattr(WebSocketsSansIOProtocol, name)), name
         assert name in vars(GatewayProtocol), name
     assert protocol.conn.debug in {True, False}
-    assert protocol.conn.max_message_size == config.ws_max_size
-    assert callable(protocol.conn.send_close)
-    assert callable(protocol.conn.data_to_send)
+    assert protocol.conn.extensions == []
+    assert protocol.conn.available_extensions is not None
 
 
 async def test_messages_and_frames_go_the_direct_way(redis_url: str, key_prefix: str) -> None:
@@ -70,10 +59,25 @@ async def test_messages_and_frames_go_the_direct_way(redis_url: str, key_prefix:
         (reader,) = gateway.hub.readers
         assert isinstance(reader, Connection)
         assert isinstance(reader._writer, DirectWriter)
-        protocol = reader._writer._protocol
         assert await plain.ask("ping", {}) == {}
-        assert protocol.queue.empty()
-        assert not protocol.read_paused
+        # Nothing of uvicorn's is left but the socket: no task waits for the connection, no queue is between.
+        connections: set[object] = set(gateway.server.server_state.connections)
+        assert connections == {reader._writer}
+        await eventually(lambda: not gateway.server.server_state.tasks)
+
+
+@contextlib.asynccontextmanager
+async def running(app: Any) -> AsyncIterator[tuple[uvicorn.Server, int]]:
+    """Serve an application under the protocol."""
+    config = uvicorn.Config(app, ws="gateway.transport:GatewayProtocol", port=0, log_config=None, lifespan="off")
+    server = uvicorn.Server(config)
+    task = asyncio.create_task(server._serve())
+    await eventually(lambda: server.started)
+    try:
+        yield server, server.servers[0].sockets[0].getsockname()[1]
+    finally:
+        server.should_exit = True
+        await asyncio.wait_for(task, PATIENCE)
 
 
 class Recorder:
@@ -107,32 +111,76 @@ async def test_messages_that_came_before_the_receiver_are_passed_on_in_order() -
         if scope["type"] != "websocket":
             return
         writer = scope["extensions"]["gateway.writer"]
-        waiting.append(writer._protocol.queue)
+        waiting.append(writer._handshake)
         await receive()
         await gate.wait()
         await send({"type": "websocket.accept"})
-        writer.attach(recorder, max_frame=1000)
-        await receive()
+        writer.attach(recorder, max_frame=1000, deflate_from=0)
 
-    config = uvicorn.Config(late, ws="gateway.transport:GatewayProtocol", port=0, log_config=None, lifespan="off")
-    server = uvicorn.Server(config)
-    task = asyncio.create_task(server._serve())
-    await eventually(lambda: server.started)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    _, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(HANDSHAKE)
-    await eventually(lambda: waiting)
-    writer.write(bytes([0x81, 0x82, 0, 0, 0, 0]) + b"{}")
-    await eventually(lambda: waiting[0].qsize() == 1)
-    gate.set()
-    await eventually(lambda: recorder.heard)
-    writer.write(bytes([0x82, 0x81, 0, 0, 0, 0]) + b"x")
-    await eventually(lambda: len(recorder.heard) == 2)
-    assert recorder.heard == [(b"{}", True), (b"x", False)]
-    writer.close()
-    await asyncio.wait_for(recorder.ended.wait(), PATIENCE)
-    server.should_exit = True
-    await asyncio.wait_for(task, PATIENCE)
+    async with running(late) as (_, port):
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(HANDSHAKE)
+        await eventually(lambda: waiting)
+        writer.write(bytes([0x81, 0x82, 0, 0, 0, 0]) + b"{}")
+        await eventually(lambda: waiting[0]._early)
+        gate.set()
+        await eventually(lambda: recorder.heard)
+        writer.write(bytes([0x82, 0x81, 0, 0, 0, 0]) + b"x")
+        await eventually(lambda: len(recorder.heard) == 2)
+        assert recorder.heard == [(b"{}", True), (b"x", False)]
+        writer.close()
+        await asyncio.wait_for(recorder.ended.wait(), PATIENCE)
+
+
+async def test_a_client_that_says_too_much_too_early_is_not_read_on() -> None:
+    gate, recorder = asyncio.Event(), Recorder()
+    waiting: list[Any] = []
+
+    async def late(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "websocket":
+            return
+        waiting.append(scope["extensions"]["gateway.writer"]._handshake)
+        await receive()
+        await gate.wait()
+        await send({"type": "websocket.accept"})
+        scope["extensions"]["gateway.writer"].attach(recorder, max_frame=1000, deflate_from=0)
+
+    async with running(late) as (_, port):
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(HANDSHAKE)
+        await eventually(lambda: waiting)
+        for _ in range(10_000):
+            writer.write(bytes([0x81, 0x94, 0, 0, 0, 0]) + b"x" * 20)
+        await eventually(lambda: waiting[0].read_paused)
+        assert len(waiting[0]._early) < 400_000
+        gate.set()
+        await eventually(lambda: len(recorder.heard) == 10_000)
+        writer.close()
+        await asyncio.wait_for(recorder.ended.wait(), PATIENCE)
+
+
+async def test_a_client_that_goes_before_it_is_accepted_is_let_go() -> None:
+    gate, recorder = asyncio.Event(), Recorder()
+    waiting: list[Any] = []
+
+    async def late(scope: Any, receive: Any, _send: Any) -> None:
+        if scope["type"] != "websocket":
+            return
+        writer = scope["extensions"]["gateway.writer"]
+        waiting.append(writer._handshake)
+        await receive()
+        await gate.wait()
+        writer.attach(recorder, max_frame=1000, deflate_from=0)
+
+    async with running(late) as (server, port):
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(HANDSHAKE)
+        await eventually(lambda: waiting)
+        writer.close()
+        await eventually(lambda: waiting[0].disconnected)
+        gate.set()
+        await asyncio.wait_for(recorder.ended.wait(), PATIENCE)
+        assert not server.server_state.connections
 
 
 async def test_fragmented_message_is_taken_whole(redis_url: str, key_prefix: str) -> None:
@@ -162,6 +210,82 @@ async def test_slow_reader_shows_after_little(redis_url: str, key_prefix: str) -
         transport.resume_reading()
         await eventually(lambda: not connection._paused or transport.is_closing())
     await broker.aclose()
+
+
+async def test_large_frames_are_compressed_for_who_can_read_them(redis_url: str, key_prefix: str) -> None:
+    broker = RedisBroker(redis_url, key_prefix=key_prefix)
+    await append(broker, "packed", {})  # from a topic that nobody has written a snapshot would come first
+    async with (
+        serve(redis_url, key_prefix, deflate_from=500) as gateway,
+        gateway.plain() as plain,
+        connect(gateway.url, compression="deflate", max_size=None) as socket,
+    ):
+        assert socket.response is not None
+        offer = socket.response.headers["Sec-WebSocket-Extensions"]
+        assert "server_no_context_takeover" in offer
+        assert "client_no_context_takeover" in offer
+        packed = Plain(socket)
+        await packed.ask("connect", {})
+        for reader in (packed, plain):
+            await reader.ask("subscribe", {"channel": "packed", "data": {"mirror": True}})
+        written: list[int] = []
+        connections = [found for found in gateway.hub.readers if isinstance(found, Connection)]
+        for connection in connections:
+            writer: Any = connection._writer
+            raw = writer._transport
+            writer._transport = Counting(raw, written)
+        for size in (10, 20_000, 10, 40_000):
+            await append(broker, "packed", {"text": "x" * size})
+            found = [(await reader.pub())["data"] for reader in (packed, plain)]
+            assert found == [{"text": "x" * size}] * 2
+        assert min(written[2:4]) < 1000
+        assert max(written[2:4]) > 20_000
+        assert written[0] == written[1]
+    await broker.aclose()
+
+
+class Counting:
+    """A transport that notes how much is written to it."""
+
+    def __init__(self, transport: Any, written: list[int]) -> None:
+        self._transport = transport
+        self._written = written
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        self._written.append(len(data))
+        self._transport.write(data)
+
+
+@pytest.mark.parametrize(
+    ("sent", "code"),
+    [
+        (b"\x88\x82\0\0\0\0\x03\xe8", 1000),
+        (b"\x88\x80\0\0\0\0", None),
+        (b"\x88\x81\0\0\0\0\x03", 1002),
+        (b"\x88\x82\0\0\0\0\x03\xed", 1002),  # 1005 never travels
+        (b"\x88\x84\0\0\0\0\x03\xe8\xff\xff", 1007),
+        (b"\x81\x01a", 1002),
+        (b"\xc1\x81\0\0\0\0a", 1002),
+        (b"\x83\x80\0\0\0\0", 1002),
+        (b"\x81\xff\x7f\xff\xff\xff\xff\xff\xff\xff\0\0\0\0", 1009),
+    ],
+)
+async def test_closing_and_broken_frames_are_answered_with_their_code(
+    redis_url: str, key_prefix: str, sent: bytes, code: int | None
+) -> None:
+    async with serve(redis_url, key_prefix) as gateway:
+        reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
+        writer.write(HANDSHAKE)
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"\x89\x82\0\0\0\0hi" + sent + b"\x81\x81\0\0\0\0x")
+        rest = await asyncio.wait_for(reader.read(), PATIENCE)
+        assert rest.startswith(b"\x8a\x02hi\x88")
+        assert (int.from_bytes(rest[6:8]) if len(rest) > 6 else None) == code
+        writer.close()
+        await eventually(lambda: not gateway.server.server_state.connections)
 
 
 async def test_drain_closes_everybody_with_a_code_that_invites_back(redis_url: str, key_prefix: str) -> None:
