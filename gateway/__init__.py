@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from gateway.bot import Bot, BotEvent
     from gateway.client import Client, Subscription, Update, subscribe
     from gateway.context import Approve, ContentPart, Context, Decision, Edit, Message, Reject, Tool, ToolCall, Usage
     from gateway.errors import (
@@ -42,6 +43,8 @@ __version__ = "0.1.0"
 __all__ = [
     "Agent",
     "Approve",
+    "Bot",
+    "BotEvent",
     "BrokerError",
     "BrokerUnavailableError",
     "Client",
@@ -90,6 +93,8 @@ __all__ = [
 _HOMES = {
     "Agent": "gateway.worker",
     "Approve": "gateway.context",
+    "Bot": "gateway.bot",
+    "BotEvent": "gateway.bot",
     "BrokerError": "gateway.errors",
     "BrokerUnavailableError": "gateway.errors",
     "Client": "gateway.client",

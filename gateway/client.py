@@ -83,6 +83,11 @@ class Client(ClientActions):
                 await self._task
         self._fail(DisconnectError(1000, "the client was closed"))
 
+    @property
+    def failed(self) -> GatewayError | None:
+        """Why the client has ended and will not come back; None while it lives."""
+        return self._error
+
     async def rpc(self, method: str, data: Mapping[str, Any]) -> dict[str, Any]:
         """Call a method of PROTOCOL 7.
 
