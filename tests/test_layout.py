@@ -49,12 +49,14 @@ _WAITING_CONTEXT = {
 _HOMES = {
     "redis": ("gateway.broker.",),
     "starlette": (
+        "gateway.answers",
         "gateway.app",
         "gateway.auth",
         "gateway.connection",
         "gateway.dashboard",
         "gateway.origin",
         "gateway.streaming.",
+        "gateway.topic_resources",
     ),
     "uvicorn": ("gateway.cli.", "gateway.streaming.protocol", "gateway.transport"),
     "click": ("gateway.cli.",),
