@@ -56,7 +56,7 @@ SCHEDULES ?= 2000
 WORLDS ?= 1000
 soak: $(VENV)/.dev faketime
 	GATEWAY_SOAK_SECONDS=$(SOAK) GATEWAY_SOAK_SCHEDULES=$(SCHEDULES) GATEWAY_CHECKER_WORLDS=$(WORLDS) \
-		$(BIN)/python -m pytest -s tests/faults tests/checker
+		$(BIN)/python -m pytest -s --show-capture=no tests/faults tests/checker
 
 browser:
 	@command -v chromium >/dev/null || { echo "Installing Chromium for the browser tests"; apt-get update -qq && apt-get install -y -qq chromium; }

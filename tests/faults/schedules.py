@@ -11,8 +11,11 @@ from tests.faults.world import PATIENCE, World
 
 __all__ = ["FAULTS", "SCHEDULES_TO_MEET_ALL", "faults_of", "run_schedule"]
 
-SCHEDULES_TO_MEET_ALL = 5
+SCHEDULES_TO_MEET_ALL = 7
 """So many schedules with successive seeds, the first a multiple of it, have every fault among them."""
+
+MOST_LATE = 10
+"""Late readers at a time; in a long schedule there come many."""
 
 Fault = Callable[[World, random.Random], Coroutine[Any, Any, None]]
 
@@ -109,7 +112,9 @@ async def _reader_pauses(world: World, choice: random.Random) -> None:
 
 
 async def _late_reader(world: World, choice: random.Random) -> None:
-    world.follow(_topic(world, choice), mirror=True, late=True)
+    if len(world.late) == MOST_LATE:
+        await world.dismiss(world.late.pop(0))
+    world.late.append(world.follow(_topic(world, choice), mirror=True, late=True))
 
 
 async def _normal_clients_killed(world: World, _choice: random.Random) -> None:
@@ -188,6 +193,21 @@ async def _agent_killed(world: World, choice: random.Random) -> None:
             await asyncio.sleep(0.02)
 
 
+async def _agents_process_killed(world: World, choice: random.Random) -> None:
+    await world.mortal(messages=choice.randint(1, 30))
+
+
+async def _gateways_process_killed(world: World, choice: random.Random) -> None:
+    """Its readers have no other; it comes back on its port."""
+    gateway = await world.second_gateway()
+    await _a_while(choice)
+    gateway.kill()
+    assert gateway.process is not None
+    await gateway.process.end()
+    await _a_while(choice)
+    await gateway.start()
+
+
 async def _agent_fenced(world: World, choice: random.Random) -> None:
     agent = world.agents[_topic(world, choice)]
     await agent.stop()
@@ -231,6 +251,8 @@ FAULTS: dict[str, Fault] = {
     "deliveries reordered": _deliveries_reordered,
     "deliveries dropped": _deliveries_dropped,
     "agent killed": _agent_killed,
+    "agent's process killed": _agents_process_killed,
+    "gateway's process killed": _gateways_process_killed,
     "agent fenced": _agent_fenced,
     "agents paused, all compared": _all_paused,
 }

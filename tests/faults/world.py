@@ -26,8 +26,10 @@ from gateway.publisher import Publisher
 from gateway.reader import Reader
 from gateway.run import Run
 from gateway.types import START, Topic
+from tests.e2e.processes import Gateway as GatewayProcess
 from tests.faults.agents import Agent
 from tests.faults.followers import Follower
+from tests.faults.killed import Mortal, hurried_gateway
 from tests.faults.model import state_of
 from tests.faults.proxy import Proxy
 from tests.faults.standby import Standby
@@ -109,6 +111,8 @@ class World:
         self.server = self._store("data")
         self.agents: dict[str, Agent] = {}
         self.followers: list[Follower] = []
+        self.late: list[Follower] = []
+        """Those of them that came late, in order."""
         self.gateway: Gateway
         self.redis: Redis
         self.archive: Archive
@@ -125,6 +129,8 @@ class World:
         """Between readers and the gateway."""
         self._copy = directory / "copy"
         self._promotions = 0
+        self._mortals = 0
+        self._second: GatewayProcess | None = None
         self._stack = contextlib.AsyncExitStack()
         self._serving = contextlib.AsyncExitStack()
         self._brokers: list[RedisBroker] = []
@@ -194,13 +200,52 @@ class World:
         agent.start()
         return agent
 
-    def follow(self, topic: str, *, mirror: bool, late: bool = False) -> Follower:
-        """Let a reader follow a topic, from its beginning or (late) from now on."""
-        url = f"http://127.0.0.1:{self.to_readers.port}"
+    def follow(self, topic: str, *, mirror: bool, late: bool = False, url: str = "") -> Follower:
+        """Let a reader follow a topic, from its beginning or (late) from now on.
+
+        Args:
+            topic: The topic.
+            mirror: Whether it keeps a mirror.
+            late: As said.
+            url: Of its gateway; by default that of this process, behind the proxy before readers.
+
+        """
+        url = url or f"http://127.0.0.1:{self.to_readers.port}"
         follower = Follower(url, topic, mirror=mirror, late=late, tally=self.tally)
         self.followers.append(follower)
         follower.start()
         return follower
+
+    async def second_gateway(self) -> GatewayProcess:
+        """Give the gateway that is a process of its own, started when first asked for, with readers of every topic."""
+        if self._second is None:
+            gateway = hurried_gateway(self.to_hub.url, PREFIX)
+            self._stack.push_async_callback(gateway.stop)
+            await gateway.start()
+            self._second = gateway
+            for topic in self.agents:
+                self.follow(topic, mirror=True, url=gateway.url)
+        return self._second
+
+    async def mortal(self, *, messages: int) -> None:
+        """Let an agent's process die in mid-run on a topic of its own, and another run take its place.
+
+        Raises:
+            AssertionError: Something that it was told is stored is lost, or its run is not.
+
+        """
+        self._mortals += 1
+        mortal = Mortal(self.to_store.url, PREFIX, f"mortal-{self._mortals}")
+        self.follow(mortal.topic, mirror=True)
+        self.follow(mortal.topic, mirror=False)
+        await mortal.live(messages)
+        await mortal.succeed(self.admin)
+        await mortal.verify(self.archive)
+
+    async def dismiss(self, follower: Follower) -> None:
+        """Let a reader go for good."""
+        await follower.leave()
+        self.followers.remove(follower)
 
     # Faults of processes
 
@@ -435,12 +480,23 @@ class World:
                     f"in place of {agent.written[differ:]}"
                 )
         for topic in sorted({follower.topic for follower in self.followers}):
-            position, events = await self.archive.whole(topic)
-            expected = canonical(await asyncio.to_thread(state_of, [*events.values()]))
+            while not await self._compared(topic):
+                await self.settled()
+
+    async def _compared(self, topic: str) -> bool:
+        """Compare the readers of a topic; False where it went on meanwhile, as when a paused run's lease lapses."""
+        position, events = await self.archive.whole(topic)
+        expected = canonical(await asyncio.to_thread(state_of, [*events.values()]))
+        try:
             for follower in self.followers:
                 if follower.topic == topic:
-                    assert follower.stands_at(position)
+                    assert follower.stands_at(position), f"{topic}: a reader stands at {follower.position}"
                     await asyncio.to_thread(check, follower, events, expected)
+        except AssertionError:
+            if (await self.archive.stored(topic)).position == position:
+                raise
+            return False
+        return True
 
 
 def check(follower: Follower, events: dict[int, dict[str, Any]], expected: str) -> None:
