@@ -3,11 +3,11 @@
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 import gateway
-from gateway.actions import GRANTS, Actions, Caller
+from gateway.actions import Actions, Caller
 from gateway.errors import BrokerUnavailableError, CommandError, DisconnectCode, DisconnectError, ErrorCode
 from gateway.frames import (
     PING,
@@ -22,6 +22,7 @@ from gateway.frames import (
     encode_reply,
     text_frame,
 )
+from gateway.grants import EVERYTHING, VERBS
 from gateway.hub import Hub
 from gateway.lens import read_lens
 from gateway.pages import HistoryPages
@@ -114,7 +115,7 @@ class Connection:
         self.write: Callable[[bytes], None] = writer.write
         self._settings: Settings = settings
         self._session = Session(max_frame=settings.max_frame, max_topics=settings.max_topics)
-        self._caller = Caller(client=self.client, user=user)
+        self._caller = Caller(client=self.client, identity=EVERYTHING)
         self._tasks = tasks
         self._subscribers: dict[str, Subscriber] = {}
         self._behind: dict[Subscriber, None] = {}
@@ -240,6 +241,10 @@ class Connection:
 
     # What the hub does (Reader)
 
+    def write_all(self, frames: Sequence[bytes]) -> None:
+        """Write frames of several topics at once."""
+        self._writer.write_all(frames)
+
     def push(self, line: bytes) -> None:
         """Write one push."""
         self._writer.write(text_frame(line))
@@ -331,7 +336,7 @@ class Connection:
             "version": gateway.__version__,
             "ping": max(1, round(self._settings.ping_interval)),
             "pong": True,
-            "data": {"grants": GRANTS},
+            "data": {"grants": VERBS},
         }
         self.push(encode_reply(command, reply))
         self.tell()
@@ -399,7 +404,7 @@ class Connection:
                     break
             if request.refuse_unrecovered and reply.get("recovered") is False:
                 raise CommandError(ErrorCode.UNRECOVERABLE_POSITION, "the position cannot be continued")
-            reply["data"] = {"grants": GRANTS, **reply.get("data", {})}
+            reply["data"] = {"grants": self._caller.identity.verbs(topic), **reply.get("data", {})}
             if request.join_leave:
                 reply["join_leave"] = True
             # One step from here on: the reply first, then live.

@@ -9,6 +9,7 @@ from gateway.actions import Actions, Caller
 from gateway.approval_state import ApprovalState, approval_field
 from gateway.broker.port import AppendRequest, Broker, Change, Condition, Entry
 from gateway.codec import encode_event, encode_json
+from gateway.grants import EVERYTHING
 from gateway.topic_state import read_topic
 from gateway.types import START, EntryKind, Position, Topic
 
@@ -21,7 +22,7 @@ class Person:
     def __init__(self, broker: Any, topic: str, *, user: str = "ann") -> None:
         self.actions = Actions(broker)
         self.topic = topic
-        self.caller = Caller(client=f"client-of-{user}", user=user)
+        self.caller = Caller(client=f"client-of-{user}", identity=msgspec.structs.replace(EVERYTHING, user=user))
 
     async def do(self, method: str, *, id: str = "1", **data: Any) -> dict[str, Any]:
         """Call a method; None leaves a field out."""

@@ -7,6 +7,7 @@ import msgspec
 
 from gateway.actions import Actions, Caller
 from gateway.broker.port import Broker
+from gateway.grants import EVERYTHING
 
 __all__ = ["act", "cancel", "decide"]
 
@@ -16,7 +17,11 @@ _IDS = itertools.count(1)
 async def act(broker: Broker, method: str, *, by: str = "ann", **data: Any) -> dict[str, Any]:
     """Do what a client's `rpc` does; gives the answer."""
     body = {"id": f"a{next(_IDS)}", **data}
-    return await Actions(broker).rpc(Caller(client=f"c-{by}", user=by), method, msgspec.Raw(msgspec.json.encode(body)))
+    return await Actions(broker).rpc(
+        Caller(client=f"c-{by}", identity=msgspec.structs.replace(EVERYTHING, user=by)),
+        method,
+        msgspec.Raw(msgspec.json.encode(body)),
+    )
 
 
 async def cancel(broker: Broker, topic: str, run: str, *, mode: str = "now", by: str = "ann") -> dict[str, Any]:

@@ -9,6 +9,7 @@ from gateway.actions.caller import Caller
 from gateway.actions.cancellations import Cancellations
 from gateway.actions.decisions import Decisions
 from gateway.actions.fates import Fates
+from gateway.actions.fields import topic_field
 from gateway.actions.messages import WaitingMessages
 from gateway.actions.store import ActionStore, encoded
 from gateway.broker.port import Appended, AppendRequest, Broker, Entry
@@ -18,10 +19,13 @@ from gateway.event_types import check_publishable
 from gateway.session import topic_of
 from gateway.types import Position
 
-__all__ = ["GRANTS", "Actions", "Method"]
+__all__ = ["Actions", "Method"]
 
-GRANTS = ("cancel", "decide", "edit", "history", "presence", "publish", "read", "send", "withdraw")
-"""What a reader may do, where nothing restricts it."""
+MAX_TOPICS = 1000
+"""Topics that one answer lists."""
+
+MAX_SEARCHED = 20_000
+"""Topics, those written last, among which the caller's are looked for where most are not theirs."""
 
 Method = Callable[[Caller, dict[str, Any]], Awaitable[dict[str, Any]]]
 
@@ -48,14 +52,18 @@ class Actions:
         """Run a method.
 
         Raises:
-            CommandError: 104 no such method, 107 its data has another form, or what the method says.
+            CommandError: 104 no such method, 107 its data has another form, 102 no topic name, 103 the caller may not
+                do that there, or what the method says.
             BrokerUnavailableError: The broker is away.
 
         """
         function = self.methods.get(method)
         if function is None:
             raise CommandError(ErrorCode.METHOD_NOT_FOUND, f"no method {method[:64]!r}")
-        return await function(caller, decoded(data) if bytes(data) not in {b"", b"null"} else {})
+        asked = decoded(data) if bytes(data) not in {b"", b"null"} else {}
+        if method != "topics":
+            caller.identity.require(method, topic_field(asked))
+        return await function(caller, asked)
 
     async def publish(self, caller: Caller, channel: str, data: msgspec.Raw, *, count: int) -> Position:
         """Put a client's own event on a topic.
@@ -67,12 +75,13 @@ class Actions:
             count: Which publication of this client it is: a try after a lost answer carries the same one.
 
         Raises:
-            CommandError: 102 no topic name, 103 a type that only the gateway and runs write, 107 no valid event,
-                106 the topic is full.
+            CommandError: 102 no topic name, 103 the caller may not publish there, or a type that only the gateway
+                and runs write, 107 no valid event, 106 the topic is full.
             BrokerUnavailableError: The broker is away.
 
         """
         topic = topic_of(channel)
+        caller.identity.require("publish", topic)
         event = decoded(data)
         check_publishable(event)
         kind = event.get("type")
@@ -84,7 +93,13 @@ class Actions:
         return answer.position
 
     async def _topics(self, caller: Caller, data: dict[str, Any]) -> dict[str, Any]:
-        return {"topics": [{"topic": topic, "at": at} for topic, at in await self.broker.topics()]}
+        may = caller.identity.may
+        newest = await self.broker.topics(limit=MAX_TOPICS)
+        mine = [topic for topic in newest if may("topics", topic[0])]
+        if len(mine) < len(newest) == MAX_TOPICS:
+            searched = await self.broker.topics(limit=MAX_SEARCHED)
+            mine = [topic for topic in searched if may("topics", topic[0])][:MAX_TOPICS]
+        return {"topics": [{"topic": topic, "at": at} for topic, at in mine]}
 
 
 def decoded(data: msgspec.Raw) -> dict[str, Any]:

@@ -4,6 +4,8 @@ from urllib.parse import quote
 
 import msgspec
 
+from gateway.grants import Identity
+
 __all__ = ["Caller"]
 
 
@@ -12,17 +14,17 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         client: The connection's id.
-        user: The user's id; "" for an anonymous one.
+        identity: The user, and what it may do.
 
     """
 
     client: str
-    user: str = ""
+    identity: Identity
 
     @property
     def name(self) -> str:
         """How events name the user: the `by` of every action."""
-        return self.user or "anonymous"
+        return self.identity.user or "anonymous"
 
     def writer(self, client_id: str) -> str:
         """Name the one-shot writer of the action that this user gave an id (STORE.md 1)."""

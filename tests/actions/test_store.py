@@ -11,13 +11,14 @@ from gateway.actions.store import Action, ActionStore, Earlier
 from gateway.broker.port import Appended, AppendRequest, Condition, Unmet
 from gateway.broker.redis import RedisBroker
 from gateway.errors import BrokerUnavailableError, CommandError
+from gateway.grants import EVERYTHING
 from gateway.types import Position, Topic
 from tests.acting import Actor, Person
 from tests.publishing import events
 from tests.servers import RedisServer
 
 TOPIC = Topic("chat:1")
-ANN = Caller(client="c", user="ann")
+ANN = Caller(client="c", identity=msgspec.structs.replace(EVERYTHING, user="ann"))
 
 
 def action(*asked: Any) -> Action:

@@ -7,6 +7,7 @@ import msgspec
 from gateway.actions import Actions, Caller
 from gateway.codec import encode_json
 from gateway.errors import BrokerUnavailableError, CommandError
+from gateway.grants import EVERYTHING
 from gateway.publisher import Publisher
 from gateway.recorder import lost_event
 from gateway.topic_state import read_topic
@@ -79,7 +80,11 @@ class Person(Actor):
     async def _call(self, method: str, name: str, **data: Any) -> None:
         body = encode_json({"topic": self.topic, "id": name, **data})
         try:
-            await self._actions.rpc(Caller(client=self.name, user=self._user), method, msgspec.Raw(body))
+            await self._actions.rpc(
+                Caller(client=self.name, identity=msgspec.structs.replace(EVERYTHING, user=self._user)),
+                method,
+                msgspec.Raw(body),
+            )
         except CommandError as error:
             self.world.seen[f"{method} refused {error.code}"] += 1
 
