@@ -132,4 +132,40 @@ declare namespace Board {
     message: string;
     fields: any;
   }
+  interface FeedOptions {
+    topics: () => Promise<{topic: string, at: number}[]>;
+    /** Whether it makes sense to ask now. */
+    connected: () => boolean;
+    now: () => number;
+    later: (act: () => void, ms: number) => void;
+    /** The list of topics came, or did not. */
+    changed: () => void;
+    follow: (topic: string, heard: (summary: unknown) => void) => import('../gateway/index.js').Subscription;
+    /** `at`: when the topic was last heard of, Unix ms. */
+    heard: (topic: string, at: number, summary: unknown) => void;
+    gone: (topic: string) => void;
+  }
+  /** What the table needs of the page. */
+  interface TablePage {
+    clock: import('../chat/time.js').ServerClock;
+    now: () => number;
+    may: (verb: string, topic: string) => boolean;
+    /** This page asked, and nothing says so yet. */
+    stopping: (run: string) => boolean;
+    runLink: (row: import('./row.js').Row) => string;
+    chatLink: (topic: string) => string;
+    stop: (topic: string) => void;
+    review: (topic: string) => void;
+    open: (topic: string) => void;
+    selected: (topic: string|null) => void;
+    sortBy: (column: string) => void;
+    mark: (part: Chat.Part) => void;
+  }
+  interface ReviewPage extends TablePage {
+    decisions: import('../chat/decisions.js').Decisions;
+    own: import('../chat/own.js').Own;
+    /** Said at once to those who listen. */
+    alert: (words: string) => void;
+    who: (by: unknown) => string;
+  }
 }
