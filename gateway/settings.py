@@ -118,6 +118,55 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = 3.0
     max_frame: Annotated[_Bytes, Meta(description="bytes of the largest frame taken from a client")] = 128 * 1024
+    max_publish: Annotated[
+        _Bytes, Meta(description="bytes of the largest event that a client may publish (else error 106)")
+    ] = 64 * 1024
+    command_rate: Annotated[
+        int,
+        Meta(
+            description="commands a second that a connection may send in the long run (else error 111, temporary); "
+            "0 counts none",
+            ge=0,
+        ),
+    ] = 100
+    command_burst: Annotated[
+        int, Meta(description="commands that a connection may send at once, beyond its rate", ge=1)
+    ] = 3000
+    max_connections_per_user: Annotated[
+        int,
+        Meta(
+            description="connections that a user may have to one gateway process (else close 3504); 0 counts none, "
+            "as it does of anonymous ones",
+            ge=0,
+        ),
+    ] = 100
+    max_connections_per_address: Annotated[
+        int,
+        Meta(
+            description="connections that one client address may have to one gateway process (else HTTP status 429); "
+            "0 counts none",
+            ge=0,
+        ),
+    ] = 0
+    max_topics_per_user: Annotated[
+        int,
+        Meta(
+            description="topics that all connections of a user to one gateway process may subscribe to together, each "
+            "counted as often (else error 106); 0 counts none",
+            ge=0,
+        ),
+    ] = 10_000
+    trusted_proxies: Annotated[
+        str,
+        Meta(
+            description="networks of proxies whose X-Forwarded-For is believed, as 10.0.0.0/8, separated by commas; "
+            "empty: nobody's"
+        ),
+    ] = ""
+    handshake_timeout: Annotated[
+        _Seconds,
+        Meta(description="seconds a client has to send the head of its first request (else the connection is cut)"),
+    ] = 10.0
     deflate_from: Annotated[
         int,
         Meta(

@@ -14,15 +14,18 @@ _ROOT = Path(__file__).parent.parent
 _FILES = sorted((_ROOT / "gateway").rglob("*.py"))
 
 _PURE = {
+    "gateway.addresses",
     "gateway.codec",
     "gateway.conversation",
     "gateway.counters",
     "gateway.errors",
     "gateway.event_types",
     "gateway.events",
+    "gateway.expiry",
     "gateway.fields",
     "gateway.frames",
     "gateway.grants",
+    "gateway.limits",
     "gateway.merge",
     "gateway.mirror",
     "gateway.open_messages",
