@@ -10,6 +10,7 @@ import signal
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Literal, TypeVar
 
+from gateway import note
 from gateway.bot_event import SNAPSHOT, BotEvent, type_of
 from gateway.client import Client, opened
 from gateway.client_socket import shown_url
@@ -45,10 +46,10 @@ class Bot:
     as handled when all its handlers have returned or failed: a failure is logged and stops nothing.
 
     Args:
-        url: The gateway's address.
+        url: The gateway's address; "" is ``GATEWAY_URL``, or the gateway that this user runs on this machine.
         topics: Names, and patterns in which ``*`` stands for any characters. New topics that fit are found within
             seconds.
-        token: What the gateway knows the bot by; None where it asks for none.
+        token: What the gateway knows the bot by; None is ``GATEWAY_TOKEN``, or nothing.
         positions: A file in which the bot notes what it has handled, so that after a restart it goes on there: each
             event at least once. None begins anew with each start.
         since: Where a bot without positions begins on topics that are there already: with what comes from ``now``
@@ -65,7 +66,7 @@ class Bot:
 
     def __init__(
         self,
-        url: str,
+        url: str = "",
         *,
         topics: str | Sequence[str] = ANY,
         token: str | None = None,
@@ -77,7 +78,7 @@ class Bot:
     ) -> None:
         if concurrency < 1 or (timeout is not None and not timeout > 0):
             raise ValueError(f"expected concurrency and timeout above 0, got {concurrency} and {timeout}")
-        self.client = Client(url, token=token)
+        self.client = Client(url or _found_url(), token=token or os.environ.get("GATEWAY_TOKEN"))
         """The connection, for whatever handlers want of it while the bot runs."""
         self._topics = (topics,) if isinstance(topics, str) else tuple(topics)
         self._positions = positions
@@ -265,6 +266,12 @@ class Bot:
             task.cancel()
             stopping.cancel()
             await asyncio.wait([task, stopping])
+
+
+def _found_url() -> str:
+    """Find the gateway without being told."""
+    noted = note.find()
+    return os.environ.get("GATEWAY_URL") or (noted[0].url if noted else "http://127.0.0.1:8000")
 
 
 def _name(function: Callable[..., object]) -> str:
