@@ -2,14 +2,50 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Mapping
+from typing import Any, Protocol
 
-from gateway.subscriber import Reader
-from gateway.topic import HubTopic
+from gateway.subscriber import Reader, Subscriber
 
 __all__ = ["SLICE", "Fanout"]
 
+_Gathered = dict[Reader, Any]
+"""What each reader gets in one write: frames, or a list of them where several of its topics have news."""
+
 SLICE = 1000
 """Readers served before the loop may turn to something else."""
+
+
+class _Ended(Protocol):
+    @property
+    def end(self) -> int: ...
+
+
+class Served(Protocol):
+    """What has readers: a topic, or those of a topic who see it by the same rules."""
+
+    dirty: bool
+    live: dict[Subscriber, None]
+    turn: list[Subscriber]
+    turn_index: int
+    turn_end: int
+
+    @property
+    def ring(self) -> _Ended:
+        """What its readers get; `end` is where they stand when they have everything."""
+
+    @property
+    def audiences(self) -> Mapping[Any, Any]:
+        """Who else wants to know of its news."""
+
+    def stir(self) -> None:
+        """Tell them."""
+
+    def frames(self, cursor: int) -> bytes:
+        """Give the websocket frames that bring a reader at a cursor to the end; b"" where it is too far behind."""
+
+    def fall_behind(self, subscriber: Subscriber) -> None:
+        """Keep only the cursor of a subscriber."""
 
 
 class Fanout:
@@ -17,16 +53,16 @@ class Fanout:
 
     def __init__(self) -> None:
         """Make an empty line."""
-        self._line: deque[HubTopic] = deque()
+        self._line: deque[Served] = deque()
         self._scheduled: bool = False
 
-    def add(self, topic: HubTopic) -> None:
+    def add(self, topic: Served) -> None:
         """Put a topic in the line; `flush` follows in the same tick."""
         if not topic.dirty:
             topic.dirty = True
             self._line.append(topic)
 
-    def schedule(self, topic: HubTopic) -> None:
+    def schedule(self, topic: Served) -> None:
         """Put a topic in the line and flush in the next tick."""
         self.add(topic)
         if not self._scheduled:
@@ -46,36 +82,47 @@ class Fanout:
         room = SLICE
         line = self._line
         # A connection that reads several of the topics gets one write.
-        gathered: dict[Reader, list[bytes]] | None = {} if len(line) > 1 else None
+        gathered: _Gathered | None = {} if len(line) > 1 else None
         while line and room > 0:
             topic = line.popleft()
-            room -= self._serve(topic, room, gathered)
+            if topic.turn or len(topic.live) > room:
+                batch = self._slice(topic, room)
+            else:
+                batch = list(topic.live)
+            self._serve(topic, batch, gathered)
+            room -= len(batch) or 1
             if topic.turn:
                 line.append(topic)
             else:
                 topic.dirty = False
+                if topic.audiences:
+                    topic.stir()
         if gathered:
             for reader, frames in gathered.items():
-                reader.write(frames[0] if len(frames) == 1 else b"".join(frames))
+                if frames.__class__ is list:
+                    reader.write_all(frames)
+                else:
+                    reader.write(frames)
         if line:
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._turn)
 
-    def _serve(self, topic: HubTopic, room: int, gathered: dict[Reader, list[bytes]] | None) -> int:
-        """Write what is new to the next readers of a topic; count them."""
+    def _slice(self, topic: Served, room: int) -> list[Subscriber]:
+        """Give the readers of a large fan-out whose turn it is, and note where it goes on."""
         end = topic.ring.end
         if not topic.turn:
             topic.turn, topic.turn_index, topic.turn_end = list(topic.live), 0, end
-        batch = topic.turn
-        if len(batch) - topic.turn_index > room:
-            batch = batch[topic.turn_index : topic.turn_index + room]
-            topic.turn_index += room
-        elif end > topic.turn_end:
-            batch = batch[topic.turn_index :]
-            topic.turn, topic.turn_index, topic.turn_end = list(topic.live), 0, end  # news for the first slices
-        else:
-            batch = batch[topic.turn_index :] if topic.turn_index else batch
-            topic.turn = []
+        batch = topic.turn[topic.turn_index : topic.turn_index + room]
+        topic.turn_index += len(batch)
+        if topic.turn_index == len(topic.turn):
+            # What came since it began is news for the first slices.
+            topic.turn = list(topic.live) if end > topic.turn_end else []
+            topic.turn_index, topic.turn_end = 0, end
+        return batch
+
+    def _serve(self, topic: Served, batch: list[Subscriber], gathered: _Gathered | None) -> None:
+        """Write what is new to some readers of a topic."""
+        end = topic.ring.end
         last_cursor, frames = -1, b""
         for subscriber in batch:
             cursor = subscriber.cursor
@@ -87,8 +134,14 @@ class Fanout:
                 topic.fall_behind(subscriber)
                 continue
             subscriber.cursor = end
+            reader = subscriber.reader
             if gathered is None:
-                subscriber.reader.write(frames)
+                reader.write(frames)
+                continue
+            earlier = gathered.get(reader)
+            if earlier is None:
+                gathered[reader] = frames
+            elif earlier.__class__ is list:
+                earlier.append(frames)
             else:
-                gathered.setdefault(subscriber.reader, []).append(frames)
-        return max(len(batch), 1)
+                gathered[reader] = [earlier, frames]

@@ -72,7 +72,7 @@ class Histories:
         ring = topic.ring
         if asked.epoch != topic.epoch or not ring.reaches(asked.offset) or asked.offset > ring.end:
             return None
-        ring.budget.read(ring)
+        ring.budget.touch(ring)
         return ring.since(asked.offset, PIECE_BYTES)
 
     async def _read(self, topic: HubTopic, asked: Position) -> list[Missed] | None:

@@ -14,38 +14,30 @@ _LINE_COST = 200
 
 
 class RingBudget:
-    """The bytes that all rings of a process may hold together; what was read longest ago goes first."""
+    """The bytes that all rings of a process may hold together; what was used longest ago goes first."""
 
     def __init__(self, limit: int) -> None:
         """Open an empty budget of ``limit`` bytes."""
         self.limit: int = limit
         self.used: int = 0
-        self._rings: OrderedDict[Ring, None] = OrderedDict()  # read longest ago first
+        self.rings: OrderedDict[Ring, None] = OrderedDict()  # used longest ago first
 
-    def read(self, ring: "Ring") -> None:
-        """Note that a ring was read or written just now."""
-        self._rings[ring] = None
-        self._rings.move_to_end(ring)
+    def touch(self, ring: "Ring") -> None:
+        """Note that a ring was used just now."""
+        self.rings[ring] = None
+        self.rings.move_to_end(ring)
 
-    def added(self, ring: "Ring", size: int) -> None:
-        """Count new bytes of a ring; others, at last it too, lose their oldest lines where the limit is passed."""
-        self.used += size
-        self.read(ring)
-        while self.used > self.limit:
-            oldest = next(iter(self._rings))
+    def make_room(self) -> None:
+        """Have rings lose their oldest lines until the limit holds again."""
+        while self.used > self.limit and self.rings:
+            oldest = next(iter(self.rings))
             if not oldest.drop_oldest():
-                del self._rings[oldest]  # it holds nothing
-                if not self._rings:
-                    return
-
-    def removed(self, size: int) -> None:
-        """Count bytes that a ring has given back."""
-        self.used -= size
+                del self.rings[oldest]  # it holds nothing
 
     def forget(self, ring: "Ring") -> None:
         """Drop a ring and all it holds."""
         ring.clear(ring.end)
-        self._rings.pop(ring, None)
+        self.rings.pop(ring, None)
 
 
 class Ring:
@@ -88,7 +80,13 @@ class Ring:
         self.end = offset
         size = len(line) + _LINE_COST
         self.written += size
-        self.budget.added(self, size)
+        # `_count` written out: every event passes here.
+        budget = self.budget
+        budget.used += size
+        budget.rings[self] = None
+        budget.rings.move_to_end(self)
+        if budget.used > budget.limit:
+            budget.make_room()
 
     def prepend(self, start: int, missed: Sequence[Missed]) -> None:
         """Extend it backwards to ``start`` by what a read from there found; what it already has is skipped."""
@@ -110,7 +108,7 @@ class Ring:
         self.lines[:0] = lines
         self.marks[:0] = [base - added + mark for mark in marks]
         self.start = start
-        self.budget.added(self, added)
+        self._count(added)
 
     def after(self, offset: int) -> int:
         """Give the index of the first event above an offset; ``len(offsets)`` where there is none."""
@@ -165,7 +163,7 @@ class Ring:
 
     def clear(self, offset: int) -> None:
         """Drop everything; the ring goes on above ``offset``."""
-        self.budget.removed(self.size)
+        self.budget.used -= self.size
         for column in (self.offsets, self.firsts, self.lines, self.marks):
             column.clear()
         self._dropped = 0
@@ -177,12 +175,19 @@ class Ring:
         if index == len(self.offsets):
             return False
         self.start = self.offsets[index]
-        self.budget.removed(len(self.lines[index]) + _LINE_COST)
+        self.budget.used -= len(self.lines[index]) + _LINE_COST
         self.lines[index] = b""
         self._dropped = index + 1
         if self._dropped > 64 and self._dropped * 2 > len(self.offsets):
             self._cut()
         return True
+
+    def _count(self, size: int) -> None:
+        budget = self.budget
+        budget.used += size
+        budget.touch(self)
+        if budget.used > budget.limit:
+            budget.make_room()
 
     def _cut(self) -> None:
         if self._dropped:

@@ -1,12 +1,13 @@
 """One connection's interest in one topic: a cursor, not a queue."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from gateway.recovery import Missed
 
 if TYPE_CHECKING:
+    from gateway.audience import Audience
     from gateway.snapshot import Snapshot
     from gateway.topic import HubTopic
 
@@ -27,6 +28,9 @@ class Reader(Protocol):
     def write(self) -> Callable[[bytes], None]:
         """Writes finished websocket frames; the writer's own method, as every event passes here once a reader."""
 
+    def write_all(self, frames: Sequence[bytes]) -> None:
+        """Write frames of several topics at once."""
+
     def push(self, line: bytes) -> None:
         """Write one push."""
 
@@ -46,11 +50,20 @@ class Reader(Protocol):
 class Subscriber:
     """A reader's place in a topic."""
 
-    __slots__ = ("cursor", "live", "mirror", "page", "parts", "reader", "stale", "topic")
+    __slots__ = ("audience", "cursor", "live", "mirror", "page", "parts", "reader", "stale", "topic")
 
-    def __init__(self, reader: Reader, topic: "HubTopic", *, mirror: bool, cursor: int) -> None:
+    def __init__(
+        self,
+        reader: Reader,
+        topic: "HubTopic",
+        *,
+        mirror: bool,
+        cursor: int,
+        audience: "Audience | None" = None,
+    ) -> None:
         """Make a subscriber that has everything up to ``cursor``."""
         self.reader: Reader = reader
+        self.audience: Audience | None = audience  # those who see the topic by the same rules; None sees everything
         self.topic: HubTopic = topic
         self.mirror: bool = mirror  # it can take snapshots
         self.cursor: int = cursor  # the last offset written to its connection
@@ -58,6 +71,11 @@ class Subscriber:
         self.stale: bool = False  # needs a snapshot: what it has cannot be continued
         self.parts: deque[bytes] = _NO_PARTS  # frames of a snapshot that is under way
         self.page: deque[Missed] = _NO_PAGE  # read from the store for it, not yet written
+
+    @property
+    def summarised(self) -> bool:
+        """Whether it reads the topic's summary only."""
+        return self.audience is not None and self.audience.view.summary
 
     def restart(self, snapshot: "Snapshot") -> None:
         """Go on from a snapshot instead; its frames are written one by one."""

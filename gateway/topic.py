@@ -2,16 +2,20 @@
 
 import asyncio
 from collections.abc import Iterable
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from gateway.errors import UnsubscribeCode
-from gateway.frames import encode_push, publication_line, push_prefix, text_frames
+from gateway.frames import encode_push, publication_line, push_prefix, text_frame, text_frames
 from gateway.mirror import Mirror
 from gateway.recovery import Missed
 from gateway.ring import Ring, RingBudget
 from gateway.snapshot import Snapshot
 from gateway.subscriber import Subscriber
 from gateway.types import Position, Topic
+from gateway.view import View
+
+if TYPE_CHECKING:
+    from gateway.audience import Audience
 
 __all__ = ["HubTopic"]
 
@@ -34,8 +38,9 @@ class HubTopic:
         self.known: bool = False  # the epoch and the top have been read
         self.generation: int = 0  # counts the histories that replaced each other
         self.ring: Ring = Ring(self.prefix, budget)
-        self.live: dict[Subscriber, None] = {}  # readers served by every flush
-        self.behind: dict[Subscriber, None] = {}  # readers that their connection brings up
+        self.live: dict[Subscriber, None] = {}  # readers who see everything, served by every flush
+        self.behind: dict[Subscriber, None] = {}  # readers of any kind that their connection brings up
+        self.audiences: dict[View, Audience] = {}  # readers who see it otherwise
         self.idle_since: float = 0.0  # loop time at which the last reader left
         self.pins: int = 0  # commands that use the topic right now
         self.dirty: bool = False  # waits in the hub's line for its turn
@@ -62,7 +67,28 @@ class HubTopic:
     @property
     def readers(self) -> int:
         """How many subscribers it has."""
-        return len(self.live) + len(self.behind)
+        return len(self.live) + len(self.behind) + sum([len(audience.live) for audience in self.audiences.values()])
+
+    @property
+    def subscribers(self) -> list[Subscriber]:
+        """All of them."""
+        found = [*self.live, *self.behind]
+        for audience in self.audiences.values():
+            found += audience.live
+        return found
+
+    @property
+    def viewers(self) -> int:
+        """How many subscribers read more than its summary."""
+        summaries = [audience for view, audience in self.audiences.items() if view.summary]
+        return self.readers - sum(len(audience.members) for audience in summaries)
+
+    @property
+    def lag(self) -> dict[str, Any]:
+        """How many of them are behind, and how many events the last of them."""
+        behind = [subscriber for subscriber in self.behind if not subscriber.summarised]
+        events = max((self.ring.end - subscriber.cursor for subscriber in behind), default=0)
+        return {"readers": len(behind), "events": max(events, 0)}
 
     def hear(self, payload: bytes) -> Literal["new", "nothing", "gap"]:
         """Take one publication off the link; ``gap`` asks for the history to be read."""
@@ -118,37 +144,48 @@ class HubTopic:
             self._frames_end = end
         frames = self._frames.get(cursor)
         if frames is None:
-            frames = b""
-            if ring.reaches(cursor):
-                lines, last = ring.since(cursor, FLUSH_BYTES)
-                if last == end:
-                    frames = text_frames(lines)
+            if cursor >= ring.start and ring.firsts[-1] == cursor + 1:
+                frames = text_frame(ring.lines[-1])  # by far the most frequent case
+            else:
+                frames = b""
+                if ring.reaches(cursor):
+                    lines, last = ring.since(cursor, FLUSH_BYTES)
+                    if last == end:
+                        frames = text_frames(lines)
             self._frames[cursor] = frames
         return frames
 
     def enter(self, subscriber: Subscriber) -> None:
         """Serve a subscriber from now on, in the step in which its reply is written."""
-        if subscriber.cursor >= self.ring.end and not subscriber.parts:
+        audience = subscriber.audience
+        if audience is not None:
+            audience.members[subscriber] = None
+            self.audiences[audience.view] = audience
+        if self._is_current(subscriber) and not subscriber.parts:
             subscriber.live = True
-            self.live[subscriber] = None
+            self._live(subscriber)[subscriber] = None
         else:
             self.behind[subscriber] = None
             subscriber.reader.fell_behind(subscriber)
+        self.stir()
 
     def leave(self, subscriber: Subscriber, *, now: float) -> None:
         """Serve a subscriber no more; ``now`` is the loop's time."""
         subscriber.live = False
-        self.live.pop(subscriber, None)
+        self._live(subscriber).pop(subscriber, None)
         self.behind.pop(subscriber, None)
+        if subscriber.audience is not None:
+            subscriber.audience.members.pop(subscriber, None)
         subscriber.parts.clear()
         subscriber.page.clear()
         if not self.readers:
             self.idle_since = now
+        self.stir()
 
     def fall_behind(self, subscriber: Subscriber) -> None:
         """Keep only the cursor of a live subscriber; its connection brings it up later."""
         subscriber.live = False
-        self.live.pop(subscriber, None)
+        self._live(subscriber).pop(subscriber, None)
         self.behind[subscriber] = None
         subscriber.reader.fell_behind(subscriber)
 
@@ -159,12 +196,13 @@ class HubTopic:
             or subscriber.stale
             or subscriber.parts
             or subscriber.page
-            or subscriber.cursor < self.ring.end
+            or not self._is_current(subscriber)
         ):
             return False
         subscriber.live = True
         del self.behind[subscriber]
-        self.live[subscriber] = None
+        self._live(subscriber)[subscriber] = None
+        self.stir()
         return True
 
     def dismiss(self, subscriber: Subscriber, *, now: float) -> None:
@@ -177,7 +215,9 @@ class HubTopic:
     def replace(self, epoch: str, top: int, *, now: float) -> None:
         """Go on with another history; mirror readers get its state, others subscribe again (PROTOCOL.md 3.5)."""
         self.restart(epoch, top)
-        for subscriber in [*self.live, *self.behind]:
+        for subscriber in self.subscribers:
+            if subscriber.summarised:
+                continue
             subscriber.parts.clear()
             subscriber.page.clear()
             if not subscriber.mirror:
@@ -186,10 +226,28 @@ class HubTopic:
             subscriber.stale = True
             if subscriber.live:
                 self.fall_behind(subscriber)
+        self.stir()
+
+    def stir(self) -> None:
+        """Tell those who do not see everything that there is something to look at."""
+        for audience in list(self.audiences.values()):
+            audience.heard()
+
+    def disband(self, audience: "Audience") -> None:
+        """Forget an audience that has no members."""
+        if self.audiences.get(audience.view) is audience:
+            del self.audiences[audience.view]
+
+    def _live(self, subscriber: Subscriber) -> dict[Subscriber, None]:
+        return self.live if subscriber.audience is None else subscriber.audience.live
+
+    def _is_current(self, subscriber: Subscriber) -> bool:
+        audience = subscriber.audience
+        return subscriber.cursor >= (self.ring.end if audience is None else audience.top)
 
     def _take(self, payload: bytes) -> Literal["new", "nothing", "gap"]:
-        newline = payload.find(b"\n")
-        epoch, first_text, last_text, _types = payload[:newline].split(b" ", 3)
+        header, _, lines = payload.partition(b"\n")
+        epoch, first_text, last_text, _types = header.split(b" ", 3)
         if epoch != self._epoch_bytes:
             return "gap"
         last = int(last_text)
@@ -197,13 +255,15 @@ class HubTopic:
         end = ring.end
         if last <= end:
             return "nothing"
+        if first_text == last_text:
+            if last > end + 1:
+                return "gap"
+            ring.append(last, lines)
+            return "new"
         first = int(first_text)
         if first > end + 1:
             return "gap"
-        if first == last:
-            ring.append(last, payload[newline + 1 :])
-            return "new"
-        for offset, line in enumerate(payload[newline + 1 :].split(b"\n"), first):
+        for offset, line in enumerate(lines.split(b"\n"), first):
             if offset > end:
                 ring.append(offset, line)
         return "new"

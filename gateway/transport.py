@@ -10,6 +10,7 @@ import contextlib
 import socket
 import struct
 import sys
+from collections.abc import Sequence
 from typing import Any, ClassVar, cast
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
@@ -103,6 +104,14 @@ class DirectWriter(asyncio.Protocol):
             if self._deflate_from and len(frames) >= self._deflate_from:
                 frames = _deflated(frames, self._deflate_from)
             self._transport.write(frames)
+
+    def write_all(self, frames: Sequence[bytes]) -> None:
+        """Write frames of several topics at once."""
+        if not self._close_sent and not self._transport.is_closing():
+            smallest = self._deflate_from
+            if smallest:
+                frames = [_deflated(each, smallest) if len(each) >= smallest else each for each in frames]
+            self._transport.write(b"".join(frames))
 
     def close(self, code: int, reason: str) -> None:
         """Send a close frame after what was written; cut the socket if the peer does not answer in time."""

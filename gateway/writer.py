@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any, Protocol
 
 from gateway.frames import frame_payloads
@@ -49,6 +49,9 @@ class FrameWriter(Protocol):
 
     def write(self, frames: bytes) -> None:
         """Write one or more frames; nothing happens once it is closing."""
+
+    def write_all(self, frames: Sequence[bytes]) -> None:
+        """Write what `write` takes, several times, at once."""
 
     @property
     def buffered(self) -> int:
@@ -111,6 +114,10 @@ class AsgiWriter:
             self._paused = True
             if self._receiver is not None:
                 self._receiver.paused()
+
+    def write_all(self, frames: Sequence[bytes]) -> None:
+        """Queue frames of several topics."""
+        self.write(b"".join(frames))
 
     def close(self, code: int, reason: str) -> None:
         """Send a close frame after what was written."""

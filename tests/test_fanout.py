@@ -1,16 +1,16 @@
 """Slices of large fan-outs, and topics that wait in line."""
 
 import asyncio
+from collections.abc import Sequence
 
 import msgspec
 
 from gateway.fanout import SLICE, Fanout
-from gateway.frames import publication_line
+from gateway.frames import frame_payloads, publication_line
 from gateway.ring import RingBudget
 from gateway.subscriber import Subscriber
 from gateway.topic import HubTopic
 from gateway.types import Topic
-from gateway.writer import _payloads
 from tests.serving import eventually
 
 
@@ -25,6 +25,9 @@ class Recorder:
 
     def write(self, frames: bytes) -> None:
         self.writes.append(frames)
+
+    def write_all(self, frames: Sequence[bytes]) -> None:
+        self.writes.append(b"".join(frames))
 
     def push(self, line: bytes) -> None:
         raise AssertionError(line)
@@ -45,7 +48,7 @@ class Recorder:
     def offsets(self) -> list[tuple[str, int]]:
         found = []
         for write in self.writes:
-            for payload in _payloads(write):
+            for payload in frame_payloads(write):
                 for line in payload.split(b"\n"):
                     push = msgspec.json.decode(line)["push"]
                     found.append((push["channel"], push["pub"]["offset"]))

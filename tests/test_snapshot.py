@@ -4,9 +4,8 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.frames import MAX_FRAME
+from gateway.frames import MAX_FRAME, frame_payloads
 from gateway.snapshot import Snapshot
-from gateway.writer import _payloads
 
 
 def snapshot(mirror: dict[str, str], topic: str = "t") -> Snapshot:
@@ -18,7 +17,7 @@ def test_small_one_is_whole() -> None:
     small = snapshot({"x": "y"})
     assert small.whole
     (frame,) = small.frames()
-    push = msgspec.json.decode(_payloads(frame)[0])["push"]
+    push = msgspec.json.decode(frame_payloads(frame)[0])["push"]
     assert push["channel"] == "t"
     assert push["pub"] == {
         "data": {"type": "snapshot", "topic": "t", "epoch": "aaaaaaaa", "offset": 7, "mirror": {"x": "y"}}
@@ -30,7 +29,7 @@ def test_small_one_is_whole() -> None:
 @given(st.sampled_from(['"', "\\", "x", "ü", "😀", '\x00"', "\x7f"]), st.integers(120_000, 400_000))
 def test_parts_are_bounded_and_join_to_the_whole(letter: str, count: int) -> None:
     large = snapshot({"x": letter * count}, topic="t" * 200)
-    parts = [_payloads(frame)[0] for frame in large.frames()]
+    parts = [frame_payloads(frame)[0] for frame in large.frames()]
     assert all(len(part) <= MAX_FRAME for part in parts)
     if large.whole:
         assert len(parts) == 1

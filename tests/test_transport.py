@@ -16,7 +16,7 @@ import uvicorn
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
 from websockets.asyncio.client import connect
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from gateway.broker.redis import RedisBroker
 from gateway.connection import Connection
@@ -355,8 +355,10 @@ async def test_signal_drains_real_processes_and_no_log_has_the_token(
     )
     try:
         await reachable(unused_tcp_port)
-        url = f"ws://127.0.0.1:{unused_tcp_port}/connection/websocket?token=s3cret-in-url"
-        async with connect(url, compression=None) as socket:
+        url = f"ws://127.0.0.1:{unused_tcp_port}/connection/websocket"
+        with pytest.raises(InvalidStatus, match="400"):
+            await connect(url + "?token=s3cret-in-url", compression=None)
+        async with connect(url + "?other=s3cret-in-url", compression=None) as socket:
             plain = Plain(socket)
             await plain.socket.send(json.dumps({"id": 1, "connect": {"token": "s3cret-in-frame"}}))
             await plain.reply(1)
