@@ -10,6 +10,7 @@
     ├── PublishError            an append that the store refused for good
     │   ├── RunEndedError       the run has its end already
     │   ├── FencedError         another run holds the topic, or this one was declared lost
+    │   │   └── TopicDeletedError    somebody deleted the topic
     │   ├── TopicBusyError      another run holds the topic at the start
     │   ├── HistoryConflictError
     │   ├── ConditionError      a condition of an action does not hold
@@ -46,6 +47,7 @@ __all__ = [
     "RunEndedError",
     "SnapshotError",
     "TopicBusyError",
+    "TopicDeletedError",
     "UnreachableError",
     "UnsubscribeCode",
 ]
@@ -88,6 +90,7 @@ class DisconnectCode(IntEnum):
     INVALID_TOKEN = 3500
     BAD_REQUEST = 3501
     STALE = 3502
+    FORCE_NO_RECONNECT = 3503
     CONNECTION_LIMIT = 3504
     CHANNEL_LIMIT = 3505
     INAPPROPRIATE_PROTOCOL = 3506
@@ -104,6 +107,7 @@ class UnsubscribeCode(IntEnum):
 
     SERVER = 2000
     INSUFFICIENT_STATE = 2500
+    EXPIRED = 2501
 
 
 class GatewayError(Exception):
@@ -174,6 +178,24 @@ class FencedError(PublishError):
     def __str__(self) -> str:
         now = f"run {self.holder} holds the topic now" if self.holder else "nobody holds the topic now"
         return f"run {self.run} was replaced or declared lost: {now}"
+
+
+class TopicDeletedError(FencedError):
+    """The topic was deleted while the run held it; nothing more of the run is accepted.
+
+    Attributes:
+        topic: The topic.
+        run: The run's id.
+
+    """
+
+    def __init__(self, *, topic: str, run: str) -> None:
+        super().__init__(run=run, holder="")
+        self.args = (topic, run)
+        self.topic = topic
+
+    def __str__(self) -> str:
+        return f"topic {self.topic} was deleted; run {self.run} has ended with it and writes nothing more"
 
 
 class TopicBusyError(PublishError):

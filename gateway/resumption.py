@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gateway.broker.port import Appended, Ended
+from gateway.broker.port import Appended, Deleted, Ended
 from gateway.context.usage import Usage
 from gateway.ending import seal
-from gateway.errors import FencedError, RunEndedError
+from gateway.errors import FencedError, RunEndedError, TopicDeletedError
 from gateway.hearing import actions_of
 from gateway.journal import Journal
 from gateway.outbox import Group, Outbox
@@ -58,6 +58,8 @@ class Resumption(msgspec.Struct, frozen=True, kw_only=True):
         )
         if isinstance(held, Ended):
             raise RunEndedError(run=self.run, position=held.position)
+        if isinstance(held, Deleted):
+            raise TopicDeletedError(topic=self.topic, run=self.run)
         if not isinstance(held, Appended):
             raise FencedError(run=self.run, holder=held.holder)
         state = await publisher.load(await publisher.read(self.topic))

@@ -14,6 +14,7 @@ from gateway.broker.port import (
     Busy,
     Change,
     Conflict,
+    Deleted,
     Ended,
     Fenced,
     Restore,
@@ -27,6 +28,7 @@ from gateway.errors import (
     HistoryConflictError,
     PublishError,
     TopicBusyError,
+    TopicDeletedError,
 )
 from gateway.journal import Journal
 from gateway.outbox import Batch, Outbox, Outgoing
@@ -244,7 +246,9 @@ class Sender:
     async def _restore(self, answer: Restore) -> None:
         """Write again what the store lost, from where it stands."""
         _logger.warning("topic %s lost what run %s wrote; writing it again", self._topic, self._run)
-        await self._store_values(self._journal.values)
+        refused = await self._store_values(self._journal.values)
+        if isinstance(refused, Deleted):
+            raise TopicDeletedError(topic=self._topic, run=self._run)
         while True:
             self.position = answer.position
             self._takes_lease = answer.holder != self._run
@@ -290,6 +294,8 @@ class Sender:
         if isinstance(answer, Appended):
             self.position = answer.position
             self._tell(answer)
+        elif isinstance(answer, Deleted):
+            raise TopicDeletedError(topic=self._topic, run=self._run)
         elif isinstance(answer, Restore):
             await self._restore(answer)
         elif isinstance(answer, Ended):
@@ -309,12 +315,14 @@ class Sender:
         at = lapse if early is None else min(lapse, early)
         await self._patience.call(lambda: self._broker.set_due(self._topic, at))
 
-    async def _store_values(self, values: Mapping[str, str]) -> Bound | None:
+    async def _store_values(self, values: Mapping[str, str]) -> Bound | Deleted | None:
         """Store large values before the events that refer to them; Bound where the topic has no room for them."""
         if not values:
             return None
         blobs = {name: encoded(text) for name, text in values.items()}
-        return await self._patience.call(lambda: self._broker.store_blobs(self._topic, blobs))
+        return await self._patience.call(
+            lambda: self._broker.store_blobs(self._topic, blobs, run=self._run, position=self.position)
+        )
 
     async def _attempt(self, request: AppendRequest) -> AppendAnswer:
         return await self._patience.call(lambda: self._broker.append(self._topic, request, position=self.position))
@@ -390,7 +398,9 @@ def _never() -> None:
     """Stand in until something has a deadline."""
 
 
-def refusal(answer: Fenced | Conflict | Unmet | Bound | Busy, *, topic: Topic, run: str, seq: int) -> PublishError:
+def refusal(
+    answer: Fenced | Conflict | Unmet | Bound | Busy | Deleted, *, topic: Topic, run: str, seq: int
+) -> PublishError:
     """Make the error of an answer that is final.
 
     Args:
@@ -403,6 +413,8 @@ def refusal(answer: Fenced | Conflict | Unmet | Bound | Busy, *, topic: Topic, r
     match answer:
         case Fenced(holder=holder):
             return FencedError(run=run, holder=holder)
+        case Deleted():
+            return TopicDeletedError(topic=topic, run=run)
         case Conflict(seq=found):
             return HistoryConflictError(seq=found, expected=seq)
         case Unmet(field=field, value=value):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from gateway.approval_state import ApprovalState, approval_field
-from gateway.broker.port import Appended, Busy, Change, Conflict, Ended, LogStep, Restore, Unmet
+from gateway.broker.port import Appended, Busy, Change, Conflict, Deleted, Ended, LogStep, Restore, Unmet
 from gateway.context.context import Context
 from gateway.context.times import now
 from gateway.context.usage import Usage
@@ -166,6 +166,8 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
                         superseded[late.id] = late.edited(stored)
                 case Unmet(value=stored) if taken is not None and stored not in {"", taken.stored}:
                     taken = taken.edited(stored)
+                case Deleted(position=position) if position.epoch != state.position.epoch:
+                    _logger.debug("topic %s was deleted while run %s began; beginning again", self.topic, self.run)
                 case Conflict() | Restore():
                     _logger.debug("topic %s changed while run %s began; beginning again", self.topic, self.run)
                 case _:

@@ -25,7 +25,7 @@ from gateway.errors import ContextTooLargeError
 from gateway.mirror import Mirror
 from gateway.publisher import Publisher
 from gateway.topic_state import load_values, read_topic
-from gateway.types import Topic
+from gateway.types import START, Topic
 from tests.event_strategies import JSON
 from tests.publishing import events, mirror, until
 from tests.servers import RedisServer
@@ -124,8 +124,8 @@ def test_filling_leaves_what_is_not_there() -> None:
 
 async def test_blobs_are_kept_once(broker: RedisBroker, redis: Redis, key_prefix: str) -> None:
     key = Keys(key_prefix).of(TOPIC)[5]
-    assert await broker.store_blobs(TOPIC, {"a": b"1" * 10, "b": b"2" * 20}) is None
-    assert await broker.store_blobs(TOPIC, {"a": b"1" * 10, "c": b"3" * 5}) is None
+    assert await broker.store_blobs(TOPIC, {"a": b"1" * 10, "b": b"2" * 20}, run="r", position=START) is None
+    assert await broker.store_blobs(TOPIC, {"a": b"1" * 10, "c": b"3" * 5}, run="r", position=START) is None
     assert await redis.hget(key, "bytes") == b"35"
     assert 0 < await redis.ttl(key) <= 30 * 24 * 3600
     assert await broker.blobs(TOPIC, ["a", "c", "d"]) == {"a": b"1" * 10, "c": b"3" * 5}
@@ -133,10 +133,10 @@ async def test_blobs_are_kept_once(broker: RedisBroker, redis: Redis, key_prefix
 
 async def test_blobs_of_one_topic_are_bounded(redis_url: str, key_prefix: str) -> None:
     broker = RedisBroker(redis_url, key_prefix=key_prefix, max_bytes=100, ttl=0)
-    assert await broker.store_blobs(TOPIC, {"a": b"1" * 60}) is None
-    assert await broker.store_blobs(TOPIC, {"b": b"2" * 60}) == Bound(size=60)
+    assert await broker.store_blobs(TOPIC, {"a": b"1" * 60}, run="r", position=START) is None
+    assert await broker.store_blobs(TOPIC, {"b": b"2" * 60}, run="r", position=START) == Bound(size=60)
     assert await broker.blobs(TOPIC, ["b"]) == {}
-    assert await broker.store_blobs(TOPIC, {"a": b"1" * 60, "c": b"3" * 40}) is None
+    assert await broker.store_blobs(TOPIC, {"a": b"1" * 60, "c": b"3" * 40}, run="r", position=START) is None
     await broker.aclose()
 
 

@@ -37,6 +37,9 @@ if not short then
     if known_mark == mark then return {'dup', place, s.people} end
   end
 
+  -- Before everything that could have the run write its history again.
+  if run ~= '' and deleted(s, epoch, run) then return {'deleted', s.epoch, s.top} end
+
   local offset = tonumber(ARGV[3])
   settle(s, epoch, offset)
   -- The floor does not matter to a writer: what it wrote below is in the snapshot.

@@ -1,7 +1,7 @@
 """What goes into the scripts and what comes out of them (STORE.md 8)."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -12,6 +12,7 @@ from gateway.broker.port import (
     Bound,
     Busy,
     Conflict,
+    Deleted,
     Ended,
     Fenced,
     History,
@@ -31,6 +32,7 @@ __all__ = [
     "append_arguments",
     "appended",
     "check_names",
+    "deleted",
     "history",
     "position_of",
     "refusal",
@@ -161,7 +163,7 @@ def history(answer: Any) -> History:
     )
 
 
-def refusal(answer: Any) -> Restore | Ended | Fenced:
+def refusal(answer: Any) -> Restore | Ended | Fenced | Deleted:
     """Read what refuses an append and a renewal alike.
 
     Raises:
@@ -184,8 +186,21 @@ def refusal(answer: Any) -> Restore | Ended | Fenced:
             return Ended(position=position_of(epoch, last), first=int(first))
         case b"fenced":
             return Fenced(position=position_of(answer[1], answer[2]), holder=answer[3].decode())
+        case b"deleted":
+            return Deleted(position=position_of(answer[1], answer[2]))
         case _:
             raise BrokerError(f"a script gave an answer that is none of its own: {answer!r}")
+
+
+def deleted(facts: Sequence[bytes | None], *, run: str, position: Position) -> Deleted | None:
+    """Say by the state's ``gone`` and ``epoch`` whether a run wrote to a deleted history; as the scripts do."""
+    gone, epoch = facts
+    if gone is None or epoch is None:
+        return None
+    names = gone.decode().split()
+    if f"/{run}" in names or position.epoch in names:
+        return Deleted(position=Position(epoch=epoch.decode()))
+    return None
 
 
 def stale(answer: Any) -> Stale | None:

@@ -43,6 +43,10 @@ class Keys:
         """Name the list of a topic's readers, which is no part of its history, and the channel of its changes."""
         return f"{self.prefix}:{{{topic}}}:readers"
 
+    def deletion(self, topic: Topic) -> tuple[str, ...]:
+        """Give all that a topic has: its six keys and the list of its readers."""
+        return (*self.of(topic), self.readers(topic))
+
     def topics(self, shard: int) -> str:
         """Name a shard of the index of topics by last activity."""
         return f"{self.prefix}:{{{shard}}}:topics"

@@ -9,6 +9,7 @@ local epoch, offset = ARGV[2], tonumber(ARGV[3])
 settle(s, epoch, offset)
 
 if ARGV[7] == 'renew' then
+  if deleted(s, epoch, run) then return {'deleted', s.epoch, s.top} end
   if not continues(s, epoch, offset) then return restore(s, run) end
   local place = ended(run)
   if place then return {'ended', place} end

@@ -18,6 +18,8 @@ __all__ = [
     "Change",
     "Condition",
     "Conflict",
+    "Deleted",
+    "Deletion",
     "Ended",
     "Entry",
     "Fenced",
@@ -183,7 +185,31 @@ class Bound(msgspec.Struct, frozen=True, kw_only=True):
     size: int
 
 
-AppendAnswer = Appended | Restore | Ended | Fenced | Busy | Conflict | Unmet | Bound
+class Deleted(msgspec.Struct, frozen=True, kw_only=True):
+    """The history that the run wrote to was deleted; nothing was stored, and nothing of the run ever will be.
+
+    Attributes:
+        position: The topic's top, in the epoch that it has now.
+
+    """
+
+    position: Position
+
+
+AppendAnswer = Appended | Restore | Ended | Fenced | Busy | Conflict | Unmet | Bound | Deleted
+
+
+class Deletion(msgspec.Struct, frozen=True, kw_only=True):
+    """A history is deleted, now or by an earlier try.
+
+    Attributes:
+        epoch: The topic's new one, or the one that it has had since; "" where there was nothing to delete.
+        gone: Names of the deleted histories, as the store keeps them; "" likewise.
+
+    """
+
+    epoch: str = ""
+    gone: str = ""
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True):
@@ -383,15 +409,20 @@ class Broker(Protocol):
     async def archived(self, topic: Topic, seqs: Sequence[int]) -> dict[int, bytes]:
         """Give those of these events that are archived."""
 
-    async def store_blobs(self, topic: Topic, blobs: Mapping[str, bytes]) -> Bound | None:
-        """Keep large values, by their hash, before the event that refers to them; Bound where they are too many."""
+    async def store_blobs(
+        self, topic: Topic, blobs: Mapping[str, bytes], *, run: str, position: Position
+    ) -> Bound | Deleted | None:
+        """Keep large values, by their hash, before the event that refers to them; Bound where they are too many.
+
+        Deleted where the history at that position, to which the run writes, was deleted: none of them stays.
+        """
 
     async def blobs(self, topic: Topic, hashes: Sequence[str]) -> dict[str, bytes]:
         """Give those of these values that are kept."""
 
     async def renew(
         self, topic: Topic, *, run: str, token: str, lease: int, position: Position
-    ) -> Appended | Restore | Ended | Fenced:
+    ) -> Appended | Restore | Ended | Fenced | Deleted:
         """Move the lease's deadline to now + ``lease`` ms."""
 
     async def declare_lost(self, topic: Topic, *, run: str, data: bytes, position: Position) -> Appended | Busy | None:
@@ -400,6 +431,25 @@ class Broker(Protocol):
         Nobody is declared dead before this process' own link has been steady for the length of the run's lease: the
         answer is Busy with the time at which it will have been.
         """
+
+    async def delete(self, topic: Topic, *, epochs: str) -> Deletion | None:
+        """Remove a history and all that belongs to it for good, and open a new epoch, in one step.
+
+        The run that holds it is answered `Deleted` from then on, as is every run whose position is of that history.
+        Repeated, it deletes nothing newer.
+
+        Args:
+            topic: Where.
+            epochs: Which: one of these is its epoch, or one that it went on from; separated by spaces. "" for a topic
+                that nobody has written, of which values may be left.
+
+        Returns:
+            None where it is another history than these.
+
+        """
+
+    def keep_deleted(self, topic: Topic, gone: str) -> None:
+        """Delete a history again, should the server ever come back with it; ``gone`` as of `Deletion`."""
 
     async def standing(self, topic: Topic) -> Standing:
         """Tell what there is of a topic that may be over without anybody having said so."""

@@ -1,6 +1,8 @@
 """The broker on Redis (STORE.md): one script call per step, many callers on one connection."""
 
 import asyncio
+import contextlib
+import logging
 import math
 import time
 from collections import OrderedDict
@@ -14,6 +16,7 @@ from gateway.broker.calls import (
     append_arguments,
     appended,
     check_names,
+    deleted,
     history,
     position_of,
     refusal,
@@ -30,6 +33,8 @@ from gateway.broker.port import (
     AppendRequest,
     Bound,
     Busy,
+    Deleted,
+    Deletion,
     Ended,
     Fenced,
     History,
@@ -40,12 +45,15 @@ from gateway.broker.port import (
     Trimmed,
     Weight,
 )
-from gateway.broker.scripts import APPEND, ARCHIVE, LEASE, READ, TRIM, Script
+from gateway.broker.scripts import APPEND, ARCHIVE, DELETE, LEASE, READ, TRIM, Script
 from gateway.broker.wire import Argument, Server, Wire, WireKeeper
+from gateway.errors import BrokerError
 from gateway.trimmer import Trimmer
-from gateway.types import Position, Topic, new_epoch
+from gateway.types import START, Position, Topic, new_epoch
 
 __all__ = ["MAX_BYTES", "MAX_HISTORY_BYTES", "MAX_HISTORY_EVENTS", "RedisBroker"]
+
+logger = logging.getLogger(__name__)
 
 MAX_BYTES = 64 * 1024 * 1024
 MAX_HISTORY_BYTES = 8 * 1024 * 1024
@@ -62,6 +70,10 @@ ARCHIVED_AT_ONCE = 256 * 1024
 """Bytes of events that one call archives, unless one is larger: more would stop the server for long."""
 DUE_AT_ONCE = 1_000
 """Topics of one shard in one answer of `RedisBroker.due`."""
+DELETION_PATIENCE = 1_000
+"""Milliseconds that a deletion waits for the server's disk, and for its replicas."""
+DELETED_KEPT = 10_000
+"""Deleted topics that are deleted again on a server that comes back with them; those deleted last."""
 
 
 class RedisBroker:
@@ -109,6 +121,11 @@ class RedisBroker:
         self._done: OrderedDict[Topic, tuple[float, float, Wire]] = OrderedDict()
         """Per topic: when its index entry and its deadline were renewed last (monotonic, s), and on which wire."""
         self._trimmer = Trimmer(self, max_bytes=max_history_bytes, max_events=max_history_events)
+        self._deleted: OrderedDict[Topic, str] = OrderedDict()
+        """Topics whose deletion is known here, with the names of their histories."""
+        self._met = ""
+        """The id of the server that is known to have these deletions."""
+        self._meeting = asyncio.Lock()
         self._clock: Wire | None = None
         """The wire whose measure of the server's clock is the last one."""
 
@@ -121,11 +138,17 @@ class RedisBroker:
 
         """
         own = append_arguments(request, max_bytes=self._max_bytes)
+        listed = topic in self._done
         answer = await self._append(topic, own, position)
         if isinstance(answer, Bound):
             await self._trimmer.make_room(topic)
             answer = await self._append(topic, own, position)
+        if isinstance(answer, Deleted) and not answer.position.offset:
+            # Whoever deleted the topic took it off the index; this call has put it on again.
+            (await self._wire(self._steps)).cast("ZREM", self._keys.topics(shard_of(topic)), topic)
         if isinstance(answer, Appended) and not answer.repeated:
+            if answer.first == 1 and listed:
+                await self._index(topic)
             self._trimmer.grew(topic, answer, size=sum(len(entry.data) for entry in request.entries))
         return answer
 
@@ -199,19 +222,25 @@ class RedisBroker:
         found = await wire.call("HMGET", self._keys.of(topic)[4], *seqs)
         return {seq: data for seq, data in zip(seqs, found, strict=True) if data is not None}
 
-    async def store_blobs(self, topic: Topic, blobs: Mapping[str, bytes]) -> Bound | None:
+    async def store_blobs(
+        self, topic: Topic, blobs: Mapping[str, bytes], *, run: str, position: Position
+    ) -> Bound | Deleted | None:
         """Keep large values, at most ``max_bytes`` of one topic; see `Broker.store_blobs`.
 
         Raises:
             BrokerUnavailableError: The server is away, or in no state to answer.
 
         """
-        key = self._keys.of(topic)[5]
+        state, key = self._keys.of(topic)[0], self._keys.of(topic)[5]
         wire = await self._wire(self._pages)
         names = list(blobs)
-        held, *known = await asyncio.gather(
-            wire.call("HGET", key, "bytes"), *(wire.call("HEXISTS", key, name) for name in names)
+        facts, held, *known = await asyncio.gather(
+            wire.call("HMGET", state, "gone", "epoch"),
+            wire.call("HGET", key, "bytes"),
+            *(wire.call("HEXISTS", key, name) for name in names),
         )
+        if (refused := deleted(facts, run=run, position=position)) is not None:
+            return refused
         total = int(held or 0)
         new = [name for name, there in zip(names, known, strict=True) if not there]
         if total + sum(len(blobs[name]) for name in new) > self._max_bytes:
@@ -222,7 +251,11 @@ class RedisBroker:
             await wire.call("HSET", key, name, blobs[name], "bytes", total)
         if self._ttl:
             await wire.call("PEXPIRE", key, self._ttl)
-        return None
+        # Deleted while they were written: they would outlive the topic.
+        refused = deleted(await wire.call("HMGET", state, "gone", "epoch"), run=run, position=position)
+        if refused is not None and new:
+            await wire.call("HDEL", key, *new)
+        return refused
 
     async def blobs(self, topic: Topic, hashes: Sequence[str]) -> dict[str, bytes]:
         """Give those of these values that are kept.
@@ -238,7 +271,7 @@ class RedisBroker:
 
     async def renew(
         self, topic: Topic, *, run: str, token: str, lease: int, position: Position
-    ) -> Appended | Restore | Ended | Fenced:
+    ) -> Appended | Restore | Ended | Fenced | Deleted:
         """Move the lease's deadline; see `Broker.renew`.
 
         Raises:
@@ -275,6 +308,81 @@ class RedisBroker:
         if answer[0] == b"alive":
             return Busy(holder=run, deadline=int(answer[1]), position=position)
         return None
+
+    async def delete(self, topic: Topic, *, epochs: str) -> Deletion | None:
+        """Remove a history for good; see `Broker.delete`.
+
+        The answer comes once the deletion is on the server's disk and on its replicas, or after a second.
+
+        Raises:
+            BrokerUnavailableError: Nothing is known about the outcome: repeat it with the same epochs.
+
+        """
+        # A connection of its own: what waits for the disk would keep everybody else waiting.
+        wire = await Wire.connect(self._server)
+        try:
+            deletion = await self._delete(wire, topic, epochs)
+            if deletion is not None:
+                await self._lasting(wire, topic)
+                await self._unlist(wire, topic)
+        finally:
+            wire.close()
+            await wire.wait_closed()
+        return deletion
+
+    def keep_deleted(self, topic: Topic, gone: str) -> None:
+        """Delete a history again, should the server ever come back with it; see `Broker.keep_deleted`."""
+        if not gone:
+            return
+        self._deleted[topic] = gone
+        self._deleted.move_to_end(topic)
+        if len(self._deleted) > DELETED_KEPT:
+            self._deleted.popitem(last=False)
+
+    async def _delete(self, wire: Wire, topic: Topic, epochs: str) -> Deletion | None:
+        arguments = [*self._common(wire, START, ttl=f"-{self._ttl}"), f" {epochs.strip()} "]
+        answer = await wire.run(DELETE, self._keys.deletion(topic), arguments)
+        if answer[0] == b"other":
+            return None
+        if answer[0] == b"none":
+            return Deletion()
+        found = Deletion(epoch=answer[1].decode(), gone=answer[2].decode())
+        self.keep_deleted(topic, found.gone)
+        return found
+
+    async def _lasting(self, wire: Wire, topic: Topic) -> None:
+        """Wait until a deletion is where the server would read it from after a crash, or its successor."""
+        replicas = int((await wire.facts("replication")).get("connected_slaves", 0))
+        if replicas and int(await wire.call("WAIT", replicas, DELETION_PATIENCE)) < replicas:
+            logger.warning("the deletion of %s has not reached every replica", topic)
+        facts = await wire.facts("persistence")
+        if facts.get("aof_enabled") == "1":
+            with contextlib.suppress(BrokerError):  # servers before 7.2 do not know it
+                await wire.call("WAITAOF", 1, 0, DELETION_PATIENCE)
+
+    async def _unlist(self, wire: Wire, topic: Topic) -> None:
+        """Take a deleted topic off the indexes, unless somebody has written it again."""
+        shard = shard_of(topic)
+        await wire.call("ZREM", self._keys.topics(shard), topic)
+        await wire.call("ZREM", self._keys.due(shard), topic)
+        counts = await wire.call("HGET", self._keys.of(topic)[0], "d")
+        if counts and not counts.startswith(b"0 "):
+            await wire.call("ZADD", self._keys.topics(shard), self.now(), topic)
+            await wire.call("ZADD", self._keys.due(shard), self.now(), topic)
+
+    async def _meet(self, wire: Wire) -> None:
+        """Delete again what a server has come back with: an older state of it, or a replica that lagged."""
+        async with self._meeting:
+            if self._met and self._met != wire.server_id:
+                for topic, gone in list(self._deleted.items()):
+                    answer = await wire.run(
+                        DELETE, self._keys.deletion(topic), [*self._common(wire, START, ttl=f"-{self._ttl}"), gone]
+                    )
+                    if answer[0] == b"ok" and answer[3]:
+                        logger.warning(
+                            "Redis at %s came back with the deleted topic %s; deleted again", wire.server.name, topic
+                        )
+            self._met = wire.server_id
 
     async def standing(self, topic: Topic) -> Standing:
         """Tell what there is of a topic that may be over; see `Broker.standing`.
@@ -395,6 +503,8 @@ class RedisBroker:
 
     async def _wire(self, keeper: WireKeeper) -> Wire:
         wire = await keeper.wire()
+        if wire.server_id != self._met:
+            await self._meet(wire)
         if self._clock is None or wire.measured > self._clock.measured:
             self._clock = wire
         return wire
@@ -408,6 +518,10 @@ class RedisBroker:
     def _common(self, wire: Wire, position: Position, *, ttl: str) -> list[Argument]:
         """Make the arguments that all scripts share; the server id belongs to the wire they will go out on."""
         return [wire.server_id, position.epoch, position.offset, new_epoch(), "PUBLISH", ttl]
+
+    async def _index(self, topic: Topic) -> None:
+        """List a topic that has just begun: the entry made before may have been taken away by a deletion."""
+        (await self._wire(self._steps)).cast("ZADD", self._keys.topics(shard_of(topic)), self.now(), topic)
 
     def _active(self, wire: Wire, topic: Topic) -> str:
         """Refresh what a topic's activity refreshes now and then; give the scripts' ttl argument.

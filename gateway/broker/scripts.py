@@ -3,7 +3,7 @@
 import hashlib
 from pathlib import Path
 
-__all__ = ["APPEND", "ARCHIVE", "LEASE", "READ", "SCRIPTS", "TRIM", "Script"]
+__all__ = ["APPEND", "ARCHIVE", "DELETE", "LEASE", "READ", "SCRIPTS", "TRIM", "Script"]
 
 
 class Script:
@@ -30,4 +30,5 @@ READ = Script("read")
 TRIM = Script("trim")
 LEASE = Script("lease")
 ARCHIVE = Script("archive")
-SCRIPTS = (APPEND, READ, TRIM, LEASE, ARCHIVE)
+DELETE = Script("delete")
+SCRIPTS = (APPEND, READ, TRIM, LEASE, ARCHIVE, DELETE)

@@ -1,4 +1,4 @@
--- What the four scripts share: the state and the rules of STORE.md 1 to 4. Stands in each of them where it says @state.
+-- What the scripts share: the state and the rules of STORE.md 1 to 4. Stands in each of them where it says @state.
 -- Two things may be written before a script's checks are through, as each is whole by itself: a lost history begun
 -- anew, and a new epoch.
 
@@ -7,13 +7,14 @@ local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 
 local function load()
   local f = redis.call('HMGET', KEYS[1],
-    'epoch', 'server', 'floor', 'lineage', 'd', 'log', 'lease', 'people', 'open', 'latest')
+    'epoch', 'server', 'floor', 'lineage', 'd', 'log', 'lease', 'people', 'open', 'latest', 'gone')
   if not f[1] then
     return {epoch = '', server = '', floor = 0, lineage = '', top = 0, events = 0, opens = 0, event_bytes = 0,
-            open_bytes = 0, mark = '', log = '0 ', run = '', token = '', people = 0, open = '', latest = 0}
+            open_bytes = 0, mark = '', log = '0 ', run = '', token = '', people = 0, open = '', latest = 0,
+            gone = ''}
   end
   local s = {epoch = f[1], server = f[2], floor = tonumber(f[3]), lineage = f[4], log = f[6], run = '', token = '',
-             people = tonumber(f[8]), open = f[9], latest = tonumber(f[10])}
+             people = tonumber(f[8]), open = f[9], latest = tonumber(f[10]), gone = f[11] or ''}
   local top, events, opens, event_bytes, open_bytes, mark = string.match(f[5], '^(%d+) (%d+) (%d+) (%d+) (%d+) (.*)$')
   s.top, s.events, s.opens = tonumber(top), tonumber(events), tonumber(opens)
   s.event_bytes, s.open_bytes, s.mark = tonumber(event_bytes), tonumber(open_bytes), mark
@@ -26,7 +27,7 @@ end
 
 local function fields(s)
   local held = s.run ~= ''
-  return {
+  local all = {
     'epoch', s.epoch, 'server', s.server, 'floor', s.floor, 'lineage', s.lineage, 'log', s.log,
     'people', s.people, 'open', s.open, 'latest', s.latest,
     'd', table.concat({s.top, s.events, s.opens, s.event_bytes, s.open_bytes, s.mark}, ' '),
@@ -34,6 +35,11 @@ local function fields(s)
     -- Only a holder's append may take the short way: the last mark in d is the holder's.
     'c', held and table.concat({s.epoch, s.server, s.run, s.token}, ' ') or '',
   }
+  if s.gone ~= '' then
+    all[#all + 1] = 'gone'
+    all[#all + 1] = s.gone
+  end
+  return all
 end
 
 -- All keys of a topic have one deadline, never before the latest deadline inside.
@@ -80,7 +86,9 @@ local function whole(s)
   if not broken then return s end
   -- The archive, too: its seqs are about to be given anew.
   redis.call('UNLINK', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5])
+  local gone = s.gone
   s = load()
+  s.gone = gone
   begin(s)
   return s
 end
@@ -110,6 +118,11 @@ local function continues(s, epoch, offset)
     if name == epoch then return offset <= tonumber(last) end
   end
   return false
+end
+
+-- Whether a run wrote to a history of this topic that was deleted: the names of those, and of the run that held it, stay.
+local function deleted(s, epoch, run)
+  return s.gone ~= '' and (string.find(s.gone, ' ' .. epoch .. ' ', 1, true) or string.find(s.gone, ' /' .. run .. ' ', 1, true))
 end
 
 -- The answer to a writer whose position does not continue.

@@ -153,13 +153,18 @@ class Wire(asyncio.Protocol):
         for command in self.server.greeting:
             await self.call(*command)
         await self.measure()
-        described = await asyncio.gather(self.call("INFO", "server"), self.call("INFO", "replication"))
-        facts = dict(line.split(":", 1) for line in b"".join(described).decode().splitlines() if ":" in line)
+        server, replication = await asyncio.gather(self.facts("server"), self.facts("replication"))
+        facts = server | replication
         if facts.get("role") != "master":
             raise BrokerUnavailableError(f"Redis at {self.server.name} is a replica, not a master", told=True)
         self.server_id = f"{facts['run_id']}:{facts['second_repl_offset']}"
         await asyncio.gather(*(self.call("SCRIPT", "LOAD", script.source) for script in SCRIPTS))
         self.server.steady_since = min(self.server.steady_since, self._loop.time())
+
+    async def facts(self, section: str) -> dict[str, str]:
+        """Ask what the server says about itself, by section of ``INFO``."""
+        described = (await self.call("INFO", section)).decode()
+        return dict(line.split(":", 1) for line in described.splitlines() if ":" in line)
 
     async def measure(self) -> None:
         """Compare the clocks."""

@@ -6,7 +6,7 @@ import pytest
 import pytest_asyncio
 from redis.asyncio import Redis
 
-from gateway.broker.port import Appended, Busy, Ended, Fenced, LogStep, Restore
+from gateway.broker.port import Appended, Busy, Deleted, Ended, Fenced, LogStep, Restore
 from gateway.broker.redis import RedisBroker
 from gateway.types import START, Position
 from tests.broker.author import Author, act, event, stored
@@ -24,7 +24,7 @@ async def author(broker: RedisBroker) -> Author:
 
 async def renew(
     author: Author, *, lease: int = 30_000, token: str = "", position: Position | None = None
-) -> Appended | Restore | Ended | Fenced:
+) -> Appended | Restore | Ended | Fenced | Deleted:
     return await author.broker.renew(
         TOPIC, run=author.run, token=token or author.token, lease=lease, position=position or author.position
     )

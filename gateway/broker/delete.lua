@@ -1,0 +1,41 @@
+-- delete: removes a history with all that belongs to it; what is left says only that it was deleted (STORE.md 11).
+-- KEYS: the six, then the list of readers. ARGV 1-6 as everywhere; 7 the epochs to delete, a space before and after
+-- each: a history is removed if it has, or went on from, one of these. So a repeated call deletes nothing newer.
+
+local REMEMBERED = 64  -- names of deleted histories and of their runs
+
+--@state
+local s = load()
+if s.epoch == '' and redis.call('EXISTS', KEYS[2], KEYS[3], KEYS[4], KEYS[5]) == 0 then
+  redis.call('UNLINK', KEYS[6], KEYS[7])
+  return {'none'}
+end
+s = whole(s)
+
+local function asked(epoch)
+  return string.find(ARGV[7], ' ' .. epoch .. ' ', 1, true)
+end
+local names, found = {s.epoch}, asked(s.epoch)
+for name in string.gmatch(s.lineage, '([^:,]+):') do
+  names[#names + 1] = name
+  found = found or asked(name)
+end
+if not found then
+  for name in string.gmatch(ARGV[7], '%S+') do
+    if string.find(s.gone, ' ' .. name .. ' ', 1, true) then return {'ok', s.epoch, s.gone, 0} end
+  end
+  return {'other', s.epoch}
+end
+
+if s.run ~= '' then names[#names + 1] = '/' .. s.run end
+for name in string.gmatch(s.gone, '%S+') do
+  if #names < REMEMBERED then names[#names + 1] = name end
+end
+-- Also where the server's memory is full: what frees some is let through, and what follows it in one script.
+redis.call('UNLINK', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7])
+s = load()
+s.gone = ' ' .. table.concat(names, ' ') .. ' '
+begin(s)
+redis.call(ARGV[5], KEYS[1], s.epoch .. ' 0 0 deleted\n')
+redis.call(ARGV[5], KEYS[1] .. ':ctl', s.epoch .. ' 0')
+return {'ok', s.epoch, s.gone, 1}
