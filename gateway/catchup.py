@@ -34,7 +34,9 @@ class CatchUp:
         topic = subscriber.topic
         if subscriber not in topic.behind:
             return
-        if subscriber.stale:
+        if subscriber.audience is not None and subscriber.summarised:
+            await subscriber.audience.advance(subscriber)
+        elif subscriber.stale:
             await self._replace(subscriber)
         elif subscriber.parts:
             subscriber.reader.write(subscriber.parts.popleft())

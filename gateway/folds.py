@@ -68,6 +68,19 @@ class Folds:
                 last = self._encode(topic, mirror)
             return last, mirror
 
+    async def state(self, topic: HubTopic) -> Mirror:
+        """Give the mirror at the top; use it before waiting again. It is kept only where its snapshot is.
+
+        Raises:
+            BrokerUnavailableError: The broker cannot be asked.
+
+        """
+        async with topic.folding:
+            mirror = await self._folded(topic)
+            if topic not in self._sizes:
+                topic.mirror = None
+            return mirror
+
     def forget(self, topic: HubTopic) -> None:
         """Drop what is kept of a topic."""
         self._size -= self._sizes.pop(topic, 0)

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -20,8 +21,10 @@ from gateway.ring import RingBudget
 from gateway.settings import Settings
 from gateway.snapshot import Snapshot
 from gateway.subscriber import Reader, Subscriber
+from gateway.summaries import Summaries
 from gateway.topic import HubTopic
 from gateway.types import START, Position, Topic
+from gateway.view import View
 
 __all__ = ["Hub"]
 
@@ -56,6 +59,7 @@ class Hub:
         self._folds = Folds(broker, limit=settings.mirror_bytes, sync=self._sync)
         self._catch_up = CatchUp(self._histories, self._folds)
         self._fanout = Fanout()
+        self._summaries = Summaries(self._folds, self._fanout, self._spawn)
         self._topics: dict[str, HubTopic] = {}
         self._channels: dict[str, HubTopic] = {}
         self._opening: dict[str, asyncio.Task[None]] = {}  # by topic
@@ -73,6 +77,7 @@ class Hub:
 
     async def aclose(self) -> None:
         """End every task of the hub, and the link."""
+        self._summaries.close()
         await self.presence.aclose()
         tasks = list(self._tasks)
         for task in tasks:
@@ -156,7 +161,7 @@ class Hub:
     # Readers
 
     async def join(
-        self, reader: Reader, name: Topic, *, asked: Position | None, mirror: bool
+        self, reader: Reader, name: Topic, *, asked: Position | None, mirror: bool, view: View | None = None
     ) -> tuple[Subscriber, dict[str, Any]]:
         """Prepare a reader's place in a topic, and the reply to its subscribe command.
 
@@ -168,11 +173,17 @@ class Hub:
             name: The topic.
             asked: The position it wants to go on from; None for none.
             mirror: It can take a snapshot.
+            view: The rules by which it sees the topic; None shows it everything.
 
         Raises:
             BrokerUnavailableError: The broker cannot be asked.
 
         """
+
+        async def sum_up(topic: HubTopic, view: View) -> tuple[Subscriber, dict[str, Any]]:
+            audience, summary = await self._summaries.join(topic, view)
+            subscriber = Subscriber(reader, topic, mirror=False, cursor=audience.top, audience=audience)
+            return subscriber, {"data": {"summary": summary}}
 
         async def prepare(topic: HubTopic) -> tuple[Subscriber, dict[str, Any]]:
             while True:
@@ -198,6 +209,8 @@ class Hub:
                     subscriber.restart(snapshot)
                 return subscriber, reply
 
+        if view is not None and view.summary:
+            return await self._with(name, partial(sum_up, view=view))
         return await self._with(name, prepare)
 
     def enter(self, subscriber: Subscriber) -> None:
@@ -220,7 +233,7 @@ class Hub:
     def clients(self, name: Topic) -> list[Reader]:
         """List the connections of this process that read a topic."""
         topic = self._topics.get(name)
-        return [] if topic is None else [subscriber.reader for subscriber in (*topic.live, *topic.behind)]
+        return [] if topic is None else [subscriber.reader for subscriber in topic.subscribers]
 
     async def snapshot(self, name: Topic) -> Snapshot:
         """Give the state of a topic at its top.

@@ -1,6 +1,7 @@
 """What a reader that comes back is given: the missed events, or the word that it cannot go on — pure."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import msgspec
 
@@ -8,6 +9,16 @@ from gateway.broker.port import History, Stored
 from gateway.types import Position, Publication
 
 __all__ = ["Missed", "judge", "missed_after", "publication", "take"]
+
+
+_TYPE_FIRST = b'{"type":"'
+
+
+class _Typed(msgspec.Struct, frozen=True):
+    type: Any = None
+
+
+_type_decoder = msgspec.json.Decoder(_Typed)
 
 
 class Missed(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,6 +35,18 @@ class Missed(msgspec.Struct, frozen=True, kw_only=True):
     first: int
     offset: int
     data: bytes
+
+    @property
+    def kind(self) -> str:
+        """The event's type; "" where it has none."""
+        data = self.data
+        # Keys are unique: where the type stands first, it need not be decoded.
+        if data.startswith(_TYPE_FIRST):
+            kind = data[len(_TYPE_FIRST) : data.index(b'"', len(_TYPE_FIRST))]
+            if b"\\" not in kind:
+                return kind.decode()
+        found = _type_decoder.decode(data).type
+        return found if isinstance(found, str) else ""
 
 
 def judge(asked: Position, history: History) -> list[Missed] | None:
