@@ -168,4 +168,62 @@ declare namespace Board {
     alert: (words: string) => void;
     who: (by: unknown) => string;
   }
+  interface HistoryOptions {
+    mirror: () => {epoch: string, offset: number};
+    /** Events after a position, or the first ones. */
+    read: (position: {epoch: string, offset: number}|undefined) => Promise<{publications: Told[], epoch: string, offset: number}>;
+    /** An event more is recorded. */
+    took: (told: Told) => void;
+    changed: () => void;
+    /** Everything so far is forgotten. */
+    restarted: () => void;
+    later: (act: () => void, ms: number) => void;
+  }
+  interface WaterfallPage {
+    axis: import('./axis.js').Axis;
+    root: () => Span|null;
+    /** Another one when a span is another. */
+    version: () => number;
+    start: () => number;
+    now: () => number;
+    live: () => boolean;
+    /** The offset that is looked at; null for the present. */
+    past: () => number|null;
+    pastAt: () => number|null;
+    /** Another part of the run is in view. */
+    moved: () => void;
+    selected: (span: Span|null) => void;
+    mark: (part: Chat.Part) => void;
+  }
+  interface ScrubberPage {
+    /** Of the run that is shown, in order. */
+    marks: () => Mark[];
+    /** When it began, and ended, or now, ms. */
+    span: () => [number, number];
+    /** Offsets of steps and tools, in order. */
+    places: () => number[];
+    live: () => boolean;
+    moved: () => void;
+  }
+  interface InspectorPage {
+    topic: string;
+    clock: import('../chat/time.js').ServerClock;
+    may: (verb: string) => boolean;
+    decisions: import('../chat/decisions.js').Decisions;
+    run: () => RunSpan|null;
+    /** The past is looked at. */
+    past: () => boolean;
+    runLink: (topic: string, run: string) => string;
+    alert: (words: string) => void;
+    close: () => void;
+    mark: (part: Chat.Part) => void;
+  }
+  interface ShownLine {
+    time: string;
+    level: string;
+    tone: string;
+    source: string;
+    text: string;
+    offset: number;
+  }
 }
