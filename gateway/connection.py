@@ -255,7 +255,7 @@ class Connection:
         self._bring_up()
 
     def caught_up(self, subscriber: Subscriber) -> None:
-        """Note that a subscriber is at the head again."""
+        """Note that a subscriber is at the head again, unless the piece that brought it there filled the socket."""
         self._behind.pop(subscriber, None)
         self.tell()
 
