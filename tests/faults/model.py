@@ -97,6 +97,9 @@ class _History:
         self.events = [event if isinstance(event, Mapping) and is_text(event.get("type")) else {} for event in events]
         self.runs_of = [given(event, "run", is_id) for event in self.events]
         self.messages_of = [given(event, "message", is_id) for event in self.events]
+        # Each history's own: a cache on the methods would keep every history for ever.
+        self.first_of = cache(self._first_of)
+        self.victims = cache(self._victims)
 
     def state(self) -> dict[str, Any]:
         return {
@@ -151,13 +154,11 @@ class _History:
         """Find the place, before ``place``, of the event that ended a run that has begun."""
         return self.first_of(run, bisect_left(self.endings, place))
 
-    @cache  # noqa: B019 - lives as long as the history
-    def first_of(self, run: str, count: int) -> int | None:
+    def _first_of(self, run: str, count: int) -> int | None:
         """Find the first of the history's first ``count`` ends that ended a run."""
         return next((at for at in self.endings[:count] if at > self.starts[run] and run in self.victims(at)), None)
 
-    @cache  # noqa: B019 - as above
-    def victims(self, place: int) -> frozenset[str]:
+    def _victims(self, place: int) -> frozenset[str]:
         """Name the runs that the end at a place ends: its own, known or not, and all live ones below it."""
         if self.ended(place):
             return frozenset()
