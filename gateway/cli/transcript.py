@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from gateway.cli.accounts import Accounts, seconds
 from gateway.errors import SnapshotError
 from gateway.mirror import Mirror
 from gateway.reader import Update
@@ -19,7 +20,7 @@ SHOWN = 2000
 # Events come from outside: what they say must not steer the terminal (ECMA-48 control characters).
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
-_QUIET = {"context", "turn_start", "turn_end", "step_start", "step_end", "request_header", "usage"}
+_QUIET = {"context", "turn_start", "turn_end", "step_start", "step_end", "request_header"}
 _ENDS = {
     "agent_complete": ("completed", "green"),
     "agent_error": ("failed", "red"),
@@ -40,6 +41,9 @@ class Transcript:
         """By id the arguments of the tool calls that were shown, until a run ends."""
         self._growing: dict[tuple[str, str], str] = {}
         """By message and index the ids of the calls whose deltas are being shown."""
+        self._named: dict[tuple[str, str], str] = {}
+        """Likewise their names."""
+        self._accounts = Accounts()
 
     def show(self, update: Update) -> str:
         """Give the text of an update; it may end in the middle of a line."""
@@ -52,11 +56,10 @@ class Transcript:
             self._streamed.add((message, kind))
             return self._delta((kind, message), "", _clean(event.get("text")), dim=kind == "agent_thinking")
         if kind == "tool_call_delta":
-            name = f"→ {_clean(event['name'])} " if event.get("name") else ""
             index = str(event.get("index"))
             self._streamed.add((message, kind))
             self._grow((message, index), event)
-            return self._delta((kind, message, index), name, _clean(event.get("text")), dim=True)
+            return self._delta_of_call((kind, message, index), event)
         text = self._event(kind, message, event)
         return self.end() + text + "\n" if text else self.end() if kind == "assistant_message" else ""
 
@@ -72,6 +75,14 @@ class Transcript:
         self._open = key
         return start + (click.style(label + text, dim=True) if dim else label + text)
 
+    def _delta_of_call(self, key: tuple[str, ...], event: Mapping[str, Any]) -> str:
+        name = _clean(event.get("name"))
+        if name:
+            self._named[key[1], key[2]] = name
+        elif self._open != key:  # it goes on after something else: say again which one this is
+            name = self._named.get((key[1], key[2]), "")
+        return self._delta(key, f"→ {name} " if name else "", _clean(event.get("text")), dim=True)
+
     def _grow(self, place: tuple[str, str], event: Mapping[str, Any]) -> None:
         if event.get("id"):
             self._growing[place] = str(event["id"])
@@ -82,14 +93,20 @@ class Transcript:
     def _event(self, kind: str, message: str, event: Mapping[str, Any]) -> str:
         match kind:
             case "agent_start":
+                self._accounts.start(event)
                 agent, model = _clean(event.get("agent")), _clean(event.get("model"))
                 return _rule(" ".join(filter(None, ("run", _run(event), agent, f"({model})" if model else ""))))
             case "agent_complete" | "agent_error" | "agent_cancelled" | "agent_lost":
                 self._calls.clear()
                 self._growing.clear()
+                self._named.clear()
                 word, end_colour = _ENDS[kind]
                 why = _clean(event.get("error") or event.get("reason"))
-                return _rule(f"run {_run(event)} {word}{f': {why}' if why else ''}", fg=end_colour)
+                told = "".join((f"run {_run(event)} {word}", self._accounts.end(event), f": {why}" if why else ""))
+                return _rule(told, fg=end_colour)
+            case "usage":
+                self._accounts.use(event)
+                return ""
             case "assistant_message":
                 return self._assistant(message, event)
             case "user_message" | "system_message" | "custom_message":
@@ -103,7 +120,9 @@ class Transcript:
             case "tool_result":
                 failed = bool(_metadata(event).get("error"))
                 name = click.style(f"= {_clean(event.get('name'))} ", fg="red" if failed else "cyan")
-                return name + _short(event.get("content"))
+                took = _metadata(event).get("duration_ms")
+                after = click.style(f" ({seconds(took)})", dim=True) if isinstance(took, int | float) else ""
+                return name + _short(event.get("content")) + after
             case "log":
                 level = _clean(event.get("level")) or "info"
                 colour = {"warning": "yellow", "error": "red"}.get(level)
@@ -142,6 +161,7 @@ class Transcript:
         if content and "agent_delta" not in streamed:
             lines.append(content)
         self._growing = {place: call for place, call in self._growing.items() if place[0] != message}
+        self._named = {place: name for place, name in self._named.items() if place[0] != message}
         calls = self._noted(event.get("tool_calls"))
         if "tool_call_delta" not in streamed:
             lines += map(_call, calls)

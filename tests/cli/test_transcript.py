@@ -69,7 +69,8 @@ def test_call_is_shown_once_where_it_appears_first() -> None:
         {"type": "tool_call_delta", "message": "m", "index": 1, "id": "d", "name": "ls", "text": "{}"},
         {"type": "tool_call_delta", "message": "m", "index": 0, "text": ":1}"},
     ]
-    assert shown(*pieces, MESSAGE, ASKED, CALLED).count("rm") == 2
+    expected = '→ rm {"a"\n→ ls {}\n→ rm :1}\n? rm asks for approval\n'
+    assert shown(*pieces, MESSAGE, ASKED, CALLED) == expected
 
 
 def test_call_with_other_arguments_is_shown_again() -> None:
@@ -89,9 +90,18 @@ def test_run_begins_and_ends_with_a_rule() -> None:
     assert shown(start, delta("x"), end) == "── run 01234567 a (m) ──\nx\n── run 01234567 failed: no luck ──\n"
 
 
+def test_end_tells_what_the_run_took() -> None:
+    start = {"type": "agent_start", "run": "0123456789abcdef", "agent": "a", "at": 1000}
+    usage = {"type": "usage", "run": "0123456789abcdef", "call": "c", "input_tokens": 1, "output_tokens": 1}
+    end = {"type": "agent_complete", "run": "0123456789abcdef", "at": 3500}
+    text = shown(start, usage, {**usage, "input_tokens": 1200, "output_tokens": 40}, end)
+    assert text.splitlines()[1] == "── run 01234567 completed in 2.5 s, 1,200 tokens read, 40 written ──"
+
+
 @pytest.mark.parametrize(
     ("event", "expected"),
     [
+        ({"type": "tool_result", "name": "ls", "content": "x", "metadata": {"duration_ms": 12}}, "= ls x (12 ms)\n"),
         ({"type": "user_message", "content": "hi"}, "user: hi\n"),
         (
             {"type": "user_message", "content": [{"type": "text", "text": "hi"}, {"type": "image"}]},
