@@ -11,7 +11,7 @@ export class LinesView {
   #window = new Window();
   /** @type {Board.ShownLine[]} */
   #lines = [];
-  /** By index. @type {Map<number, {element: HTMLElement, line: Board.ShownLine}>} */
+  /** By index. @type {Map<number, {element: HTMLElement, line: Board.ShownLine, look: string}>} */
   #drawn = new Map();
   #following = true;
   #query = '';
@@ -54,12 +54,10 @@ export class LinesView {
     this.#lines = lines;
     this.#query = query.trim().toLowerCase();
     this.#within = within;
-    for (const { element } of this.#drawn.values()) element.remove();
-    this.#drawn.clear();
     this.#window.measure(lines.map(() => LINE));
     this.#parts.lines.style.blockSize = `${this.#window.height}px`;
     if (grown && this.#following) this.#parts.box.scrollTop = this.#parts.box.scrollHeight;
-    this.#mark(this);
+    this.paint();
   }
 
   /** @param {number|null} index - to be looked at */
@@ -71,42 +69,40 @@ export class LinesView {
       if (top < box.scrollTop || top + LINE > box.scrollTop + box.clientHeight) box.scrollTop = Math.max(0, top - box.clientHeight / 2);
       this.#following = false;
     }
-    for (const { element } of this.#drawn.values()) element.remove();
-    this.#drawn.clear();
     this.#mark(this);
   }
 
   paint() {
     const { box, lines } = this.#parts;
     const [from, to] = this.#window.range(box.scrollTop, box.clientHeight);
-    for (const [index, { element }] of this.#drawn) {
-      if (index >= from && index < to) continue;
+    for (const [index, { element, line }] of this.#drawn) {
+      if (index >= from && index < to && line === this.#lines[index]) continue;
       element.remove();
       this.#drawn.delete(index);
     }
     for (let index = from; index < to; index += 1) {
-      if (this.#drawn.has(index)) continue;
       const line = this.#lines[index];
-      const element = this.#make(line, index);
+      const inside = this.#within !== null && line.offset >= this.#within[0] && line.offset <= this.#within[1];
+      const look = `${this.#query} ${index === this.#current} ${inside}`;
+      const drawn = this.#drawn.get(index);
+      if (drawn?.look === look) continue;
+      drawn?.element.remove();
+      const element = this.#make(line);
+      element.classList.toggle('current', index === this.#current);
+      element.classList.toggle('within', inside);
       element.style.transform = `translateY(${index * LINE}px)`;
-      this.#drawn.set(index, { element, line });
+      this.#drawn.set(index, { element, line, look });
       lines.append(element);
     }
     return true;
   }
 
-  /**
-   * @param {Board.ShownLine} line
-   * @param {number} index
-   */
-  #make({ time, level, tone, source, text, offset }, index) {
+  /** @param {Board.ShownLine} line */
+  #make({ time, level, tone, source, text, offset }) {
     const message = el('span', { class: 'msg', title: text });
     const at = this.#query === '' ? -1 : text.toLowerCase().indexOf(this.#query);
     if (at === -1) message.textContent = text.slice(0, 2000);
     else message.append(text.slice(Math.max(0, at - 400), at), el('mark', {}, text.slice(at, at + this.#query.length)), text.slice(at + this.#query.length, at + 2000));
-    const element = el('div', { class: 'log', 'data-level': tone, 'data-offset': offset }, el('time', {}, time), el('span', { class: 'lv' }, level), el('span', {}, source), message, el('span', {}, String(offset)));
-    element.classList.toggle('current', index === this.#current);
-    element.classList.toggle('within', this.#within !== null && offset >= this.#within[0] && offset <= this.#within[1]);
-    return element;
+    return el('div', { class: 'log', 'data-level': tone, 'data-offset': offset }, el('time', {}, time), el('span', { class: 'lv' }, level), el('span', {}, source), message, el('span', {}, String(offset)));
   }
 }

@@ -3,7 +3,7 @@
 import { Gateway } from '../gateway/index.js';
 import { addressOf, topicOf, wrongTopicOf } from '../chat/address.js';
 import { Announcer } from '../chat/announcer.js';
-import { asText, record, sentence, textOrNull } from '../chat/content.js';
+import { record, sentence, textOrNull } from '../chat/content.js';
 import { Decisions } from '../chat/decisions.js';
 import { el, glyph, setChildren, setText } from '../chat/dom.js';
 import { Inset } from '../chat/inset.js';
@@ -276,20 +276,33 @@ function choose(name) {
   painter.mark(panes);
 }
 
+/** How a line or an event is shown; it stays the same. @type {WeakMap<object, Board.ShownLine>} */
+const shownAs = new WeakMap();
+
 /** @returns {Board.ShownLine[]} */
 function logLines() {
-  return shownLines(timeline.logs, { level, runs: family() }).map((line) => ({ time: stamp(line.at), level: line.level, tone: severity(line.level), source: line.logger, text: line.fields === null ? line.message : `${line.message} ${JSON.stringify(line.fields)}`, offset: line.offset }));
+  return shownLines(timeline.logs, { level, runs: family() }).map((line) => {
+    const known = shownAs.get(line);
+    if (known !== undefined) return known;
+    const shown = { time: stamp(line.at), level: line.level, tone: severity(line.level), source: line.logger, text: line.fields === null ? line.message : `${line.message} ${JSON.stringify(line.fields)}`, offset: line.offset };
+    shownAs.set(line, shown);
+    return shown;
+  });
 }
 
 /** @returns {Board.ShownLine[]} */
 function eventLines() {
   const runs = family();
-  return recording.events.slice(-MOST_EVENTS).flatMap(({ offset, data }) => {
-    const event = record(data);
+  return recording.events.slice(-MOST_EVENTS).flatMap((told) => {
+    const event = record(told.data);
     if (textOrNull(event.run) !== null && !runs.has(event.run)) return [];
-    const { type, at, run: id, text, ...rest } = event;
-    const said = asText(text ?? event.content ?? event.message ?? '');
-    return [{ time: typeof at === 'number' ? stamp(at) : '', level: '', tone: type === 'agent_error' ? 'error' : 'info', source: String(type ?? ''), text: typeof text === 'string' ? said : JSON.stringify(rest).slice(0, 2000), offset }];
+    const known = shownAs.get(told);
+    if (known !== undefined) return [known];
+    const { type, at, run: _, text, ...rest } = event;
+    const said = typeof text === 'string' ? text : JSON.stringify(rest);
+    const shown = { time: typeof at === 'number' ? stamp(at) : '', level: '', tone: type === 'agent_error' ? 'error' : 'info', source: String(type ?? ''), text: said.slice(0, 2000), offset: told.offset };
+    shownAs.set(told, shown);
+    return [shown];
   });
 }
 
@@ -308,6 +321,11 @@ const panes = {
       setTimeout(() => painter.mark(panes), LINES_MS);
       return true;
     }
+    const query = $('log-search').value;
+    const selected = waterfall.selected;
+    const state = `${timeline.logs.length} ${timeline.logs.at(-1)?.offset} ${recording.upto} ${recording.floor} ${query} ${selected?.first} ${selected?.last} ${tab} ${level} ${run()?.run} ${atFound}`;
+    if (state === listed) return true;
+    listed = state;
     linesAt = time;
     const all = shownLines(timeline.logs, { level: 'all', runs: family() });
     setText($('log-count'), all.length === 0 ? '' : number(all.length));
@@ -316,8 +334,6 @@ const panes = {
     setText($('warn-count'), warnings + errors === 0 ? '' : number(warnings + errors));
     setText($('error-count'), errors === 0 ? '' : number(errors));
     setText($('event-count'), number(recording.events.length));
-    const query = $('log-search').value;
-    const selected = waterfall.selected;
     const shown = tab === 'log' ? logLines() : eventLines();
     lines.set(shown, { query, within: selected === null ? null : [selected.first, selected.last] });
     const hits = found(shown.map((line) => ({ at: 0, run: null, level: '', logger: line.source, message: line.text, fields: null, offset: line.offset })), query);
@@ -328,6 +344,8 @@ const panes = {
 };
 /** @type {number[]} */
 let hitsNow = [];
+/** What the lines were made of. */
+let listed = '';
 
 /** The head, the facts, and what stands in place of a run. */
 const head = {

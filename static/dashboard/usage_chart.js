@@ -20,11 +20,9 @@ export function usageAreas(points, { from, to, width, height }) {
   const told = [{ at: from, cached: 0, input: 0, output: 0 }, ...points, { ...last, at: to }];
   // All input counts the cached, so what is drawn of it is the rest.
   const tops = { cached: told.map(({ cached }) => cached), input: told.map(({ input, cached }) => Math.max(input, cached)), output: told.map(({ input, output, cached }) => Math.max(input, cached) + output) };
-  /** @param {'cached'|'input'|'output'} part */
-  const steps = (part) => told.map(({ at }, index) => (index === 0 ? `${x(at)} ${y(tops[part][0])}` : `${x(at)} ${y(tops[part][index - 1])}L${x(at)} ${y(tops[part][index])}`));
-  const areas = PARTS.map((part, index) => {
-    const under = index === 0 ? [`${x(to)} ${height}`, `${x(from)} ${height}`] : told.map((_, at) => `${x(told[told.length - 1 - at].at)} ${y(tops[PARTS[index - 1]][told.length - 1 - at])}`);
-    return [part, `M${steps(part).join('L')}L${under.join('L')}Z`];
-  });
+  // A count stays until the next one: the line goes level, then up.
+  const edges = PARTS.map((part) => told.flatMap(({ at }, index) => [`${x(at)} ${y(tops[part][Math.max(0, index - 1)])}`, `${x(at)} ${y(tops[part][index])}`]));
+  const floor = [`${x(from)} ${height}`, `${x(to)} ${height}`];
+  const areas = PARTS.map((part, index) => [part, `M${edges[index].join('L')}L${(index === 0 ? floor : edges[index - 1]).toReversed().join('L')}Z`]);
   return Object.fromEntries(areas);
 }
