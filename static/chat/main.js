@@ -416,6 +416,7 @@ $('copy-link').addEventListener('click', async () => {
     notices.show('copied', { tone: '', symbol: 'link', title: 'Not copied.', text: 'The browser does not allow it. The address of this page is the link.', short: true });
   }
 });
+if (wrong === null) $('open-run').href = `./dashboard/run${addressOf(topic)}`;
 $('keys-button').addEventListener('click', () => $('keys').showModal());
 $('keys-close').addEventListener('click', () => $('keys').close());
 
