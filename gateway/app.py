@@ -18,6 +18,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.actions import Actions
+from gateway.admission import Admission
 from gateway.answers import command_error, http_error, json_answer
 from gateway.auth import Authority, TokenGate
 from gateway.broker.port import Broker
@@ -65,7 +66,7 @@ def create_app(settings: Settings, *, broker: Broker | None = None) -> Starlette
         raise SettingsError("GATEWAY_REDIS_URL: expected the address of a Redis or Valkey, got nothing")
     redact_queries()
     authority = Authority(settings)
-    endpoints = _Endpoints(settings, broker)
+    endpoints = _Endpoints(settings, broker, Admission(settings, authority))
     app = Starlette(
         routes=[
             WebSocketRoute("/connection/websocket", _Door(endpoints)),
@@ -156,8 +157,9 @@ class SecurityHeaders:
 class _Endpoints:
     """What the routes do, and the life of what they share."""
 
-    def __init__(self, settings: Settings, broker: Broker | None) -> None:
+    def __init__(self, settings: Settings, broker: Broker | None, admission: Admission) -> None:
         self._settings = settings
+        self._admission = admission
         self._given = broker
         self._hub: Hub | None = None
         self.websocket: WebsocketEndpoint | None = None
@@ -174,10 +176,15 @@ class _Endpoints:
             max_history_events=settings.max_history_events,
         )
         hub = Hub(broker, settings)
-        wheel = Wheel(settings, hub.tick)
+
+        def each_step() -> None:
+            hub.tick()
+            self._admission.turn()
+
+        wheel = Wheel(settings, each_step)
         app.state.hub = hub
         app.state.wheel = wheel
-        self.websocket = WebsocketEndpoint(hub, Actions(broker), wheel)
+        self.websocket = WebsocketEndpoint(hub, Actions(broker), wheel, self._admission)
         hub.start()
         self._hub = hub
         serving = [asyncio.create_task(wheel.run()), asyncio.create_task(Sweeper(broker).serve())]

@@ -64,6 +64,15 @@ class Authority:
         self.open: bool = not self._keyring and not self._api_keys
         """Whether everybody may do everything, as no keys are configured."""
 
+    def knows(self, token: str | None) -> bool:
+        """Say whether a token can be checked at once, without `ready`."""
+        if not token or self.open:
+            return True
+        try:
+            return self._keyring.knows(_header(token)[1])
+        except CommandError:
+            return True  # no token at all, as the check will say
+
     async def ready(self, token: str | None) -> None:
         """Have the key that a token names, where it may have to be fetched; call it before the token is checked.
 

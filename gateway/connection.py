@@ -8,12 +8,24 @@ from typing import Any
 
 import gateway
 from gateway.actions import Actions, Caller
-from gateway.errors import BrokerUnavailableError, CommandError, DisconnectCode, DisconnectError, ErrorCode
+from gateway.admission import Admission, Credentials, lasting
+from gateway.codec import encode_json
+from gateway.errors import (
+    BrokerUnavailableError,
+    CommandError,
+    DisconnectCode,
+    DisconnectError,
+    ErrorCode,
+    UnsubscribeCode,
+)
 from gateway.frames import (
+    MAX_FRAME,
     PING,
     Command,
+    ConnectRequest,
     HistoryRequest,
     PublishRequest,
+    RefreshRequest,
     RpcRequest,
     SubscribeRequest,
     TopicRequest,
@@ -22,9 +34,10 @@ from gateway.frames import (
     encode_reply,
     text_frame,
 )
-from gateway.grants import EVERYTHING, VERBS
+from gateway.grants import Identity
 from gateway.hub import Hub
 from gateway.lens import read_lens
+from gateway.limits import Allowance
 from gateway.pages import HistoryPages
 from gateway.presence import Attendee
 from gateway.session import Session, topic_of
@@ -55,10 +68,13 @@ class Connection:
     __slots__ = (
         "__weakref__",
         "_actions",
+        "_address",
+        "_admission",
         "_behind",
-        "_caller",
         "_catching",
         "_closed",
+        "_connecting",
+        "_credentials",
         "_draining",
         "_hub",
         "_lanes",
@@ -89,7 +105,8 @@ class Connection:
         writer: FrameWriter,
         tasks: set[asyncio.Task[None]],
         *,
-        user: str = "",
+        admission: Admission,
+        address: str = "",
     ) -> None:
         """Make a connection that has not been accepted yet.
 
@@ -99,12 +116,13 @@ class Connection:
             wheel: Its timer.
             writer: Its road out.
             tasks: Where its tasks are while they run; who gave it waits for them.
-            user: Who it is; "" for anonymous.
+            admission: Who may do what.
+            address: Where it comes from, counted among the connections of that address; given back at its end.
 
         """
         settings = hub.settings
         self.client: str = new_id()
-        self.user: str = user
+        self.user: str = ""  # whose it is, once it is connected; "" for an anonymous one
         self.connected: bool = False  # the connect command has been answered
         self.heard_at: float = 0.0  # loop time of the last message
         self.pinged_at: float = 0.0  # loop time of the first ping not answered
@@ -114,10 +132,17 @@ class Connection:
         self._writer = writer
         self.write: Callable[[bytes], None] = writer.write
         self._settings: Settings = settings
-        self._session = Session(max_frame=settings.max_frame, max_topics=settings.max_topics)
-        self._caller = Caller(client=self.client, identity=EVERYTHING)
+        self._session = Session(
+            max_frame=settings.max_frame,
+            max_topics=settings.max_topics,
+            allowance=Allowance(rate=settings.command_rate, burst=settings.command_burst),
+        )
+        self._admission = admission
+        self._address = address
+        self._credentials = Credentials(admission, self)
+        self._connecting: asyncio.Task[None] | None = None  # the key of its token is being fetched
         self._tasks = tasks
-        self._subscribers: dict[str, Subscriber] = {}
+        self._subscribers: dict[Topic, Subscriber] = {}
         self._behind: dict[Subscriber, None] = {}
         self._catching: asyncio.Task[None] | None = None
         self._lanes: dict[str, asyncio.Task[None]] = {}  # the last command of each topic: they run in order
@@ -141,7 +166,7 @@ class Connection:
         """Take one message."""
         self.heard_at = asyncio.get_running_loop().time()
         try:
-            commands = self._session.receive(data, text=text)
+            commands = self._session.receive(data, text=text, now=self.heard_at)
         except DisconnectError as error:
             self.close(error.code, error.reason)
             return
@@ -181,6 +206,8 @@ class Connection:
         self._session.close()
         self._wheel.remove(self)
         self._hub.readers.pop(self, None)
+        self._credentials.close()
+        self._admission.limits.connections_of_address.give_back(self._address)
         for subscriber in self._subscribers.values():
             self._hub.leave(subscriber)
             self._absent(subscriber.topic.name)
@@ -257,14 +284,17 @@ class Connection:
     def caught_up(self, subscriber: Subscriber) -> None:
         """Note that a subscriber is at the head again, unless the piece that brought it there filled the socket."""
         self._behind.pop(subscriber, None)
-        self.tell()
+        if self._paused:
+            subscriber.topic.fall_behind(subscriber)
+        else:
+            self.tell()
 
     def dropped(self, subscriber: Subscriber) -> None:
         """Note that the gateway ended a subscription."""
         self._behind.pop(subscriber, None)
         self._subscribers.pop(subscriber.topic.name, None)
         self._absent(subscriber.topic.name)
-        self._session.release(subscriber.topic.name)
+        self._release(subscriber.topic.name)
 
     def announce(self, topic: Topic, frames: bytes) -> None:
         """Tell who comes and goes, unless the socket takes nothing."""
@@ -274,6 +304,25 @@ class Connection:
     def _absent(self, topic: Topic) -> None:
         self._hub.presence.unwatch(topic, self)
         self._hub.presence.leave(topic, self.client)
+
+    def _release(self, topic: Topic) -> None:
+        if topic in self._session.topics:
+            self._session.release(topic)
+            self._credentials.unsubscribe(topic)
+
+    # What the admission tells (Expiring)
+
+    def expired(self, topic: Topic | None) -> None:
+        """End what a token allowed that has run out, and its grace too."""
+        if topic is None:
+            self.close(DisconnectCode.EXPIRED, "the token has expired")
+        else:
+            self._end(topic, UnsubscribeCode.EXPIRED, "the subscription's token has expired")
+
+    def _end(self, topic: Topic, code: UnsubscribeCode, reason: str) -> None:
+        """Unsubscribe from a topic, and say why."""
+        self._leave(topic)
+        self.push(encode_push("unsubscribe", {"code": int(code), "reason": reason}, channel=topic))
 
     def tell(self) -> None:
         """Say whether the broker is away, where the client believes otherwise (PROTOCOL.md 3.6)."""
@@ -316,9 +365,12 @@ class Connection:
 
     def _dispatch(self, command: Command) -> None:
         if command.refusal is not None:
-            self.push(encode_error(command, command.refusal))
-        elif command.method == "connect":
-            self._connect(command)
+            if command.id:
+                self.push(encode_error(command, command.refusal))
+        elif isinstance(command.request, ConnectRequest):
+            self._begin(command, command.request.token)
+        elif not self.connected and self._connecting is None:
+            return  # it came together with a connect command that was refused
         elif command.method == "ping":
             self.push(encode_reply(command, {}))
         elif command.method != "send":
@@ -328,7 +380,36 @@ class Connection:
         if not self._paused and not self._closed and len(self._running) < MAX_RUNNING // 2:
             self._writer.resume_reading()
 
-    def _connect(self, command: Command) -> None:
+    def _begin(self, command: Command, token: str | None) -> None:
+        if self._admission.authority.knows(token):
+            self._connect(command, token)
+        else:
+            self._connecting = self._spawn(self._connect_later(command, token))
+
+    async def _connect_later(self, command: Command, token: str | None) -> None:
+        try:
+            await self._admission.authority.ready(token)
+        except CommandError as error:
+            self._session.refused()
+            self.push(encode_error(command, error))
+        else:
+            if not self._closed:
+                self._connect(command, token)
+        finally:
+            self._connecting = None
+
+    def _connect(self, command: Command, token: str | None) -> None:
+        try:
+            self._credentials.connect(token)
+        except CommandError as error:
+            self._session.refused()
+            self.push(encode_error(command, error))
+            return
+        except DisconnectError as error:
+            self.close(error.code, error.reason)
+            return
+        identity = self._credentials.identity
+        self.user = identity.user
         self.connected = True
         self._hub.readers[self] = None
         reply = {
@@ -336,7 +417,8 @@ class Connection:
             "version": gateway.__version__,
             "ping": max(1, round(self._settings.ping_interval)),
             "pong": True,
-            "data": {"grants": VERBS},
+            **lasting(identity),
+            "data": {"grants": sorted({verb for grant in identity.grants for verb in grant.verbs})},
         }
         self.push(encode_reply(command, reply))
         self.tell()
@@ -357,6 +439,10 @@ class Connection:
         task.add_done_callback(ended)
 
     async def _run(self, command: Command, before: asyncio.Task[None] | None) -> None:
+        if self._connecting is not None:
+            await asyncio.wait([self._connecting])
+            if not self.connected:
+                return
         if before is not None and not before.done():
             await asyncio.wait([before])
         await self._may_write()
@@ -368,6 +454,8 @@ class Connection:
                 raise _AWAY from error
         except CommandError as error:
             self.push(encode_error(command, error))
+        except DisconnectError as error:
+            self.close(error.code, error.reason)
         except Exception:
             logger.exception("command %s failed", command.method)
             self.push(encode_error(command, CommandError(ErrorCode.INTERNAL, "internal server error")))
@@ -381,7 +469,7 @@ class Connection:
             "presence_stats": self._presence_stats,
             "rpc": self._rpc,
             "refresh": self._refresh,
-            "sub_refresh": self._refresh,
+            "sub_refresh": self._refresh_topic,
         }
         if isinstance(command.request, SubscribeRequest):
             await self._subscribe(command, command.request)
@@ -392,9 +480,13 @@ class Connection:
     async def _subscribe(self, command: Command, request: SubscribeRequest) -> None:
         view = view_of(read_lens(request.data))
         topic = self._session.subscribe(request.channel)
-        entered = False
+        entered = admitted = False
         try:
+            await self._admission.authority.ready(request.token)
+            identity = self._credentials.subscribe(topic, request.token)
+            admitted = True
             if request.join_leave:
+                identity.require("presence", topic)
                 await self._hub.presence.watch(topic, self)
             asked = Position(epoch=request.epoch or "", offset=request.offset or 0) if request.recover else None
             while True:
@@ -404,7 +496,9 @@ class Connection:
                     break
             if request.refuse_unrecovered and reply.get("recovered") is False:
                 raise CommandError(ErrorCode.UNRECOVERABLE_POSITION, "the position cannot be continued")
-            reply["data"] = {"grants": self._caller.identity.verbs(topic), **reply.get("data", {})}
+            reply["data"] = {"grants": identity.verbs(topic), **reply.get("data", {})}
+            if request.token:
+                reply.update(lasting(identity))
             if request.join_leave:
                 reply["join_leave"] = True
             # One step from here on: the reply first, then live.
@@ -417,29 +511,48 @@ class Connection:
                 self._hub.enter(subscriber)
                 # A board of a thousand topics would have to be listed on each of them.
                 if not subscriber.summarised:
-                    self._hub.presence.enter(topic, Attendee(client=self.client, user=self.user))
+                    self._hub.presence.enter(topic, self._attendee(identity))
         finally:
             if not entered:
                 self._hub.presence.unwatch(topic, self)
+                if admitted:
+                    self._credentials.unsubscribe(topic)
                 self._session.release(topic)
 
+    def _attendee(self, identity: Identity) -> Attendee:
+        return Attendee(client=self.client, user=identity.user)
+
     async def _unsubscribe(self, request: TopicRequest) -> dict[str, Any]:
-        topic = topic_of(request.channel)
+        self._leave(topic_of(request.channel))
+        return {}
+
+    def _leave(self, topic: Topic) -> None:
         subscriber = self._subscribers.pop(topic, None)
         if subscriber is not None:
             self._behind.pop(subscriber, None)
             self._hub.leave(subscriber)
             self._absent(topic)
-        self._session.release(topic)
-        return {}
+        self._release(topic)
+
+    def _caller(self) -> Caller:
+        return Caller(client=self.client, identity=self._credentials.whole)
+
+    def _require(self, verb: str, channel: str) -> Topic:
+        topic = topic_of(channel)
+        self._credentials.of(topic).require(verb, topic)
+        return topic
 
     async def _publish(self, request: PublishRequest) -> dict[str, Any]:
+        self._require("publish", request.channel)
+        size, limit = len(bytes(request.data)), self._settings.max_publish
+        if size > limit:
+            raise CommandError(ErrorCode.LIMIT_EXCEEDED, f"an event may have {limit} bytes, this one has {size}")
         self._published += 1
-        await self._actions.publish(self._caller, request.channel, request.data, count=self._published)
+        await self._actions.publish(self._caller(), request.channel, request.data, count=self._published)
         return {}
 
     async def _history(self, request: HistoryRequest) -> dict[str, Any]:
-        topic = topic_of(request.channel)
+        topic = self._require("history", request.channel)
         since = request.since
         position = Position(epoch=since.epoch or "", offset=since.offset) if since is not None else None
         return await HistoryPages(self._hub.broker).read(
@@ -447,19 +560,40 @@ class Connection:
         )
 
     async def _presence(self, request: TopicRequest) -> dict[str, Any]:
-        number, attendees = await self._hub.presence.attendees(topic_of(request.channel))
-        if number > len(attendees):
+        number, attendees = await self._hub.presence.attendees(self._require("presence", request.channel))
+        listed = {attendee.client: attendee.info for attendee in attendees}
+        if number > len(attendees) or len(encode_json(listed)) > MAX_FRAME - 1024:
             raise CommandError(
                 ErrorCode.LIMIT_EXCEEDED, f"{number} clients are more than one reply lists; ask presence_stats"
             )
-        return {"presence": {attendee.client: attendee.info for attendee in attendees}}
+        return {"presence": listed}
 
     async def _presence_stats(self, request: TopicRequest) -> dict[str, Any]:
-        clients, users = await self._hub.presence.count(topic_of(request.channel))
+        clients, users = await self._hub.presence.count(self._require("presence", request.channel))
         return {"num_clients": clients, "num_users": users}
 
     async def _rpc(self, request: RpcRequest) -> dict[str, Any]:
-        return {"data": await self._actions.rpc(self._caller, request.method, request.data)}
+        return {"data": await self._actions.rpc(self._caller(), request.method, request.data)}
 
-    async def _refresh(self, request: object) -> dict[str, Any]:
-        raise CommandError(ErrorCode.NOT_AVAILABLE, "this gateway asks for no tokens", temporary=False)
+    async def _refresh(self, request: RefreshRequest) -> dict[str, Any]:
+        await self._admission.authority.ready(request.token)
+        before = self._credentials.identity
+        self._credentials.refresh(request.token)
+        identity = self._credentials.identity
+        for topic in list(self._subscribers):
+            if self._credentials.of(topic) is not identity:
+                continue  # it has a token of its own
+            if not identity.may("read", topic):
+                self._end(topic, UnsubscribeCode.SERVER, "permission denied")
+            elif identity.redaction(topic) != before.redaction(topic):
+                self._end(topic, UnsubscribeCode.INSUFFICIENT_STATE, "what may be seen has changed")
+        return {"client": self.client, "version": gateway.__version__, **lasting(identity)}
+
+    async def _refresh_topic(self, request: RefreshRequest) -> dict[str, Any]:
+        await self._admission.authority.ready(request.token)
+        topic = topic_of(request.channel or "")
+        before = self._credentials.of(topic).redaction(topic)
+        identity = self._credentials.refresh_topic(topic, request.token)
+        if identity.redaction(topic) != before:
+            self._end(topic, UnsubscribeCode.INSUFFICIENT_STATE, "what may be seen has changed")
+        return lasting(identity)

@@ -5,7 +5,10 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from gateway.actions import Actions
+from gateway.admission import Admission
+from gateway.auth import refuse
 from gateway.connection import Connection
+from gateway.errors import CommandError, ErrorCode
 from gateway.hub import Hub
 from gateway.wheel import Wheel
 from gateway.writer import AsgiWriter, FrameWriter
@@ -18,11 +21,12 @@ _Message = MutableMapping[str, Any]
 class WebsocketEndpoint:
     """The ASGI application of ``/connection/websocket``."""
 
-    def __init__(self, hub: Hub, actions: Actions, wheel: Wheel) -> None:
+    def __init__(self, hub: Hub, actions: Actions, wheel: Wheel, admission: Admission) -> None:
         """Make it over what every connection uses."""
         self._hub = hub
         self._actions = actions
         self._wheel = wheel
+        self._admission = admission
         self._tasks: set[asyncio.Task[None]] = set()  # of all connections
 
     async def aclose(self) -> None:
@@ -40,15 +44,26 @@ class WebsocketEndpoint:
         send: Callable[[_Message], Awaitable[None]],
     ) -> None:
         """Accept a connection; under our own server that is all, under others it is served here until it ends."""
-        if (await receive())["type"] != "websocket.connect":
+        address = self._admission.address(scope)
+        if not self._admission.limits.connections_of_address.take(address):
+            error = CommandError(ErrorCode.TOO_MANY_REQUESTS, "too many connections from this address")
+            await refuse(scope, receive, send, status=429, error=error)
             return
         direct: FrameWriter | None = scope.get("extensions", {}).get("gateway.writer")
-        await send({"type": "websocket.accept"})
+        accepted = False
+        try:
+            if (await receive())["type"] != "websocket.connect":
+                return
+            await send({"type": "websocket.accept"})
+            accepted = True
+        finally:
+            if not accepted:
+                self._admission.limits.connections_of_address.give_back(address)
         if direct is not None:
-            Connection(self._hub, self._actions, self._wheel, direct, self._tasks).start()
+            self._connection(direct, address).start()
             return
         writer = AsgiWriter(send)
-        connection = Connection(self._hub, self._actions, self._wheel, writer, self._tasks)
+        connection = self._connection(writer, address)
         connection.start()
         try:
             while (message := await receive())["type"] == "websocket.receive":
@@ -59,3 +74,8 @@ class WebsocketEndpoint:
         finally:
             connection.closed()
             await writer.aclose()
+
+    def _connection(self, writer: FrameWriter, address: str) -> Connection:
+        return Connection(
+            self._hub, self._actions, self._wheel, writer, self._tasks, admission=self._admission, address=address
+        )

@@ -179,6 +179,11 @@ class KeySet:
                 raise SettingsError(f"GATEWAY_TOKEN_JWKS: {place}: {error}") from error
             self._read_at = time.monotonic()
 
+    def knows(self, id: str | None) -> bool:
+        """Say whether a key for this `kid` is here, and not too old."""
+        fresh = self._read_at is not None and time.monotonic() - self._read_at < FRESH
+        return fresh and bool(self.keys) and (id is None or any(key.id in {id, None} for key in self.keys))
+
     async def ready(self, id: str | None) -> None:
         """Have the keys that a token with this `kid` is checked with, as far as they can be had.
 
@@ -283,6 +288,10 @@ class Keyring:
     def __bool__(self) -> bool:
         """Say whether tokens can be checked at all."""
         return bool(self._keys) or self._set is not None
+
+    def knows(self, id: str | None) -> bool:
+        """Say whether a token with this `kid` can be checked at once."""
+        return self._set is None or self._set.knows(id)
 
     async def ready(self, id: str | None) -> None:
         """Have the keys that a token with this `kid` needs; raises as `KeySet.ready`."""

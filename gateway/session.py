@@ -4,6 +4,7 @@ from typing import Literal
 
 from gateway.errors import CommandError, DisconnectCode, DisconnectError, ErrorCode
 from gateway.frames import Command, decode_frame
+from gateway.limits import Allowance
 from gateway.types import Topic, parse_topic
 
 __all__ = ["MESSAGE_TOO_BIG", "UNSUPPORTED_TEXT", "Session", "topic_of"]
@@ -18,23 +19,30 @@ UNSUPPORTED_TEXT = 1007
 class Session:
     """The state machine of one connection: new, then connected, then closed."""
 
-    __slots__ = ("max_frame", "max_topics", "state", "topics")
+    __slots__ = ("_allowance", "max_frame", "max_topics", "state", "topics")
 
-    def __init__(self, *, max_frame: int, max_topics: int) -> None:
+    def __init__(self, *, max_frame: int, max_topics: int, allowance: Allowance) -> None:
         """Begin with nothing heard.
 
         Args:
             max_frame: Bytes of the largest frame that is taken.
             max_topics: Topics that may be subscribed to at a time.
+            allowance: Commands that may be sent; a frame without any counts as one.
 
         """
         self.state: Literal["new", "connected", "closed"] = "new"
         self.max_frame: int = max_frame
         self.max_topics: int = max_topics
         self.topics: set[Topic] = set()  # subscribed, or about to be
+        self._allowance = allowance
 
-    def receive(self, data: bytes, *, text: bool) -> list[Command]:
-        """Take one message and give the commands that may run, in order.
+    def receive(self, data: bytes, *, text: bool, now: float) -> list[Command]:
+        """Take one message and give the commands that may run, in order; those of too many a second are refused.
+
+        Args:
+            data: The message.
+            text: Whether it is text.
+            now: The time, in seconds of a clock that only goes on.
 
         Raises:
             DisconnectError: The connection has to be closed, with this code. The commands of the message before
@@ -64,7 +72,14 @@ class Session:
                 self.state = "connected"
             elif self.state == "new":
                 raise self._close(DisconnectCode.BAD_REQUEST, f"expected connect first, got {command.method[:32]!r}")
-        return commands
+        if not commands and not self._allowance.take(now):
+            raise self._close(DisconnectCode.BAD_REQUEST, "too many frames")
+        return [command if self._allowance.take(now) else _too_many(command) for command in commands]
+
+    def refused(self) -> None:
+        """Note that the connect command came to nothing: another one may come."""
+        if self.state == "connected":
+            self.state = "new"
 
     def subscribe(self, channel: str) -> Topic:
         """Reserve a subscription; `release` gives it back where nothing comes of it.
@@ -92,6 +107,11 @@ class Session:
     def _close(self, code: int, reason: str) -> DisconnectError:
         self.state = "closed"
         return DisconnectError(code, reason)
+
+
+def _too_many(command: Command) -> Command:
+    error = CommandError(ErrorCode.TOO_MANY_REQUESTS, "too many commands; try again later")
+    return Command(id=command.id, method=command.method, refusal=error)
 
 
 def topic_of(channel: str) -> Topic:

@@ -8,27 +8,32 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.errors import CommandError, DisconnectError
+from gateway.limits import Allowance
 from gateway.session import Session, topic_of
 
+UNLIMITED = Allowance(rate=0, burst=1)
 
-def session(**limits: int) -> Session:
-    return Session(**{"max_frame": 1000, "max_topics": 2, **limits})
+
+def session(*, allowance: Allowance = UNLIMITED, **limits: int) -> Session:
+    return Session(**{"max_frame": 1000, "max_topics": 2, **limits}, allowance=allowance)
 
 
 def connected() -> Session:
     made = session()
-    made.receive(b'{"id":1,"connect":{}}', text=True)
+    made.receive(b'{"id":1,"connect":{}}', text=True, now=0.0)
     return made
 
 
 def test_receive_gives_commands_in_order() -> None:
-    commands = session().receive(b'{"id":1,"connect":{}}\n{"id":2,"ping":{}}\n{}\n\n{"send":{"data":1}}', text=True)
+    commands = session().receive(
+        b'{"id":1,"connect":{}}\n{"id":2,"ping":{}}\n{}\n\n{"send":{"data":1}}', text=True, now=0.0
+    )
     assert [(command.id, command.method) for command in commands] == [(1, "connect"), (2, "ping"), (0, "send")]
 
 
 def test_receive_of_pongs_gives_nothing() -> None:
-    assert connected().receive(b"{}", text=True) == []
-    assert connected().receive(b"{}\n{}", text=True) == []
+    assert connected().receive(b"{}", text=True, now=0.0) == []
+    assert connected().receive(b"{}\n{}", text=True, now=0.0) == []
 
 
 @pytest.mark.parametrize(
@@ -47,11 +52,11 @@ def test_receive_of_pongs_gives_nothing() -> None:
 def test_receive_refuses_for_good(data: bytes, text: bool, code: int) -> None:  # noqa: FBT001  # a table's column
     refused = session()
     with pytest.raises(DisconnectError) as info:
-        refused.receive(data, text=text)
+        refused.receive(data, text=text, now=0.0)
     assert info.value.code == code
     assert len(info.value.reason.encode()) <= 123
     assert refused.state == "closed"
-    assert refused.receive(b'{"id":1,"connect":{}}', text=True) == []
+    assert refused.receive(b'{"id":1,"connect":{}}', text=True, now=0.0) == []
 
 
 def test_subscribe_reserves_until_released() -> None:
@@ -90,7 +95,7 @@ def test_receive_of_anything_gives_commands_or_a_documented_close(values: list[A
     for data in (b"\n".join(msgspec.json.encode(value) for value in values), junk):
         made = connected()
         try:
-            commands = made.receive(data, text=True)
+            commands = made.receive(data, text=True, now=0.0)
         except DisconnectError as error:
             codes.append(error.code)
             continue
@@ -98,3 +103,33 @@ def test_receive_of_anything_gives_commands_or_a_documented_close(values: list[A
             assert command.id > 0 or command.method == "send"
             assert (command.request is None) != (command.refusal is None)
     assert set(codes) <= {3501, 1009, 1007}
+
+
+def test_too_many_commands_are_refused_one_by_one() -> None:
+    made = session(allowance=Allowance(rate=1, burst=2))
+    pings = b"\n".join(b'{"id":%d,"ping":{}}' % number for number in range(2, 5))
+    commands = made.receive(b'{"id":1,"connect":{}}\n' + pings, text=True, now=10.0)
+    refusals = [command.refusal for command in commands]
+    assert refusals[:2] == [None, None]
+    assert [(refusal.code, refusal.temporary) for refusal in refusals[2:] if refusal] == [(111, True)] * 2
+    assert [command.refusal for command in made.receive(pings, text=True, now=13.0)][:2] == [None, None]
+
+
+def test_too_many_empty_frames_close() -> None:
+    made = session(allowance=Allowance(rate=1, burst=3))
+    made.receive(b'{"id":1,"connect":{}}', text=True, now=10.0)
+    made.receive(b"{}", text=True, now=10.0)
+    made.receive(b"{}\n{}\n{}", text=True, now=10.0)
+    with pytest.raises(DisconnectError, match="too many frames"):
+        made.receive(b"{}", text=True, now=10.0)
+    assert made.state == "closed"
+
+
+def test_another_connect_may_follow_one_that_was_refused() -> None:
+    made = connected()
+    made.refused()
+    assert made.state == "new"
+    assert len(made.receive(b'{"id":2,"connect":{}}', text=True, now=0.0)) == 1
+    made.close()
+    made.refused()
+    assert made.receive(b'{"id":3,"connect":{}}', text=True, now=0.0) == []
