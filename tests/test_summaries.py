@@ -115,6 +115,7 @@ async def test_summary_of_another_history_replaces_the_old_one(
 
 async def test_summary_comes_after_a_full_socket_has_drained(served: Gateway, broker: RedisBroker) -> None:
     await append(broker, "slow", start())
+    await append(broker, "flood", {"type": "note"})
     async with served.plain() as plain:
         await watch(plain, "slow")
         await plain.ask("subscribe", {"channel": "flood"})
@@ -123,7 +124,7 @@ async def test_summary_comes_after_a_full_socket_has_drained(served: Gateway, br
         plain.socket.transport.pause_reading()
         while not (flood.behind and summary.behind):
             await append(broker, "flood", *[{"type": "note", "text": "x" * 2000} for _ in range(50)])
-        await append(broker, "slow", {"type": "agent_complete", "run": "r", "at": 2}, kind="x")
+        await append(broker, "slow", {"type": "agent_complete", "run": "r", "at": 2})
         plain.socket.transport.resume_reading()
         while True:
             push = await plain.push()
