@@ -52,6 +52,7 @@ if not short then
 
   if lease ~= '' then
     if s.run ~= '' and (s.run ~= run or s.token ~= token) then
+      sober(s)
       return {'busy', s.run, s.deadline, s.epoch, s.top}
     end
     -- The log alone does not show all that a run before may have left: whoever takes over has read up to its end.

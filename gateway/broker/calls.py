@@ -228,8 +228,8 @@ def weight(counts: bytes | None, *, fields: int, snapshot: int, archive: bytes |
 
 def standing(lease: bytes | None, approvals: Mapping[str, str]) -> Standing:
     """Read a lease: ``<run> <token> <deadline> <length>``; empty or None for none."""
-    run, _, deadline, _ = lease.split(b" ") if lease else (b"", b"", b"0", b"0")
-    return Standing(holder=run.decode(), deadline=int(deadline), approvals=approvals)
+    run, _, deadline, length = lease.split(b" ") if lease else (b"", b"", b"0", b"0")
+    return Standing(holder=run.decode(), deadline=int(deadline), length=int(length), approvals=approvals)
 
 
 def slices(items: Iterable[tuple[int, bytes]], *, size: int) -> Iterator[list[tuple[int, bytes]]]:

@@ -23,6 +23,7 @@ if ARGV[7] == 'renew' then
 end
 
 if s.run ~= run then return {'no', 'holder'} end
+sober(s)
 if s.deadline > now then return {'alive', s.deadline} end
 -- Whoever was cut off itself cannot tell the dead from those who were cut off with it.
 local steady = tonumber(ARGV[10])

@@ -293,12 +293,14 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         holder: The run that holds the lease; "" for none.
         deadline: When that lapses; Redis time, ms.
+        length: Of that lease, ms.
         approvals: State fields of approvals, decided ones too: name -> value.
 
     """
 
     holder: str
     deadline: int
+    length: int
     approvals: Mapping[str, str]
 
 

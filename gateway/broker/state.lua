@@ -1,6 +1,6 @@
 -- What the scripts share: the state and the rules of STORE.md 1 to 4. Stands in each of them where it says @state.
--- Two things may be written before a script's checks are through, as each is whole by itself: a lost history begun
--- anew, and a new epoch.
+-- Three things may be written before a script's checks are through, as each is whole by itself: a lost history begun
+-- anew, a new epoch, and a deadline brought back.
 
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
@@ -65,6 +65,15 @@ end
 
 local function save(s)
   redis.call('HSET', KEYS[1], unpack(fields(s)))
+end
+
+-- Brings a lease's deadline back that lies further ahead than the lease is long: the server's clock was set back, and
+-- a dead run would hold its topic for as long as that was.
+local function sober(s)
+  if s.deadline > now + s.length then
+    s.deadline = now + s.length
+    save(s)
+  end
 end
 
 local function begin(s)

@@ -31,6 +31,13 @@ ProtocolT = TypeVar("ProtocolT", bound=asyncio.Protocol)
 LATE = 1.0
 """Seconds after which an answer is late: the link was not steady."""
 
+IDLE = 5.0
+"""Seconds of silence after which a connection is asked who its server is before it is used: it may have become a
+replica and a master again meanwhile, which no open connection is told."""
+
+JUMP = 1000.0
+"""Milliseconds by which two measures of the server's clock may differ; beyond, that clock was set."""
+
 _PASSING = re.compile(
     r"(?:^|[\s:-])(TRYAGAIN|MOVED|ASK|CLUSTERDOWN|LOADING|MASTERDOWN|READONLY|OOM|MISCONF|NOREPLICAS|BUSY"
     r"|max number of clients) "
@@ -166,13 +173,46 @@ class Wire(asyncio.Protocol):
         described = (await self.call("INFO", section)).decode()
         return dict(line.split(":", 1) for line in described.splitlines() if ":" in line)
 
+    async def _asked_id(self) -> str:
+        described = await asyncio.gather(self.call("INFO", "server"), self.call("INFO", "replication"))
+        facts = dict(line.split(":", 1) for line in b"".join(described).decode().splitlines() if ":" in line)
+        if facts.get("role") != "master":
+            raise BrokerUnavailableError(f"Redis at {self.server.name} is a replica, not a master", told=True)
+        return f"{facts['run_id']}:{facts['second_repl_offset']}"
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing was heard for so long that the server may be another by now."""
+        return not self._due and self._loop.time() - self._heard > IDLE
+
+    async def confirm(self) -> None:
+        """End the connection unless its server is who it was at the connect, and compare the clocks.
+
+        Raises:
+            BrokerUnavailableError: It is not, or does not answer.
+            BrokerError: Another error from the server.
+
+        """
+        try:
+            same = await self._asked_id() == self.server_id
+        except BrokerUnavailableError:
+            self.close()
+            raise
+        if not same:
+            self._fail("it is another server by now")
+            raise self._gone()
+        await self.measure()
+
     async def measure(self) -> None:
         """Compare the clocks."""
         before = time.monotonic()
         seconds, micros = await self.call("TIME")
         after = time.monotonic()
-        self.skew = int(seconds) * 1000 + int(micros) / 1000 - (before + after) * 500
-        self.measured = after
+        skew = int(seconds) * 1000 + int(micros) / 1000 - (before + after) * 500
+        if self.measured and abs(skew - self.skew) > JUMP + (after - before) * 1000:
+            # Every deadline on the server may seem to have passed, those of the living too.
+            self.server.steady_since = self._loop.time()
+        self.skew, self.measured = skew, after
 
     async def call(self, *command: Argument) -> Any:
         """Send a command and give its answer.
@@ -338,12 +378,12 @@ class WireKeeper:
             BrokerError: The server does not let us in.
 
         """
-        if self._wire is not None and not self._wire.closed:
+        if self._wire is not None and not self._wire.closed and not self._wire.idle:
             return self._wire
         if self._closed:
             raise BrokerUnavailableError(f"the broker on Redis at {self._server.name} is closed")
         if self._attempt is None:
-            self._attempt = asyncio.create_task(Wire.connect(self._server))
+            self._attempt = asyncio.create_task(self._made())
             self._attempt.add_done_callback(self._attempted)
         attempt = self._attempt
         try:
@@ -353,6 +393,16 @@ class WireKeeper:
             if attempt.cancelled():
                 raise BrokerUnavailableError(f"the broker on Redis at {self._server.name} is closed") from None
             raise
+
+    async def _made(self) -> Wire:
+        if self._wire is not None and not self._wire.closed:
+            try:
+                await self._wire.confirm()
+            except BrokerUnavailableError as error:
+                logger.debug("%s", error)
+            else:
+                return self._wire
+        return await Wire.connect(self._server)
 
     def _attempted(self, attempt: asyncio.Task[Wire]) -> None:
         self._attempt = None

@@ -54,7 +54,7 @@ async def test_archive_goes_out_in_slices(broker: RedisBroker) -> None:
 
 
 async def test_standing_tells_of_the_holder_only_while_there_is_one(broker: RedisBroker) -> None:
-    nobody = Standing(holder="", deadline=0, approvals={})
+    nobody = Standing(holder="", deadline=0, length=0, approvals={})
     assert await broker.standing(TOPIC) == nobody
     author = Author(broker, TOPIC)
     await author.start(lease=60_000)
@@ -78,7 +78,7 @@ async def test_standing_finds_every_approval_among_many_fields(broker: RedisBrok
 
 @pytest.mark.parametrize("lease", [None, b""])
 def test_standing_of_no_lease(lease: bytes | None) -> None:
-    assert standing(lease, {}) == Standing(holder="", deadline=0, approvals={})
+    assert standing(lease, {}) == Standing(holder="", deadline=0, length=0, approvals={})
 
 
 def test_weight_reads_a_mark_with_anything_in_it() -> None:
