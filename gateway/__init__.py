@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         RunEndedError,
         SnapshotError,
         TopicBusyError,
+        TopicDeletedError,
         UnreachableError,
         UnsubscribeCode,
     )
@@ -80,6 +81,7 @@ __all__ = [
     "Tool",
     "ToolCall",
     "TopicBusyError",
+    "TopicDeletedError",
     "UnreachableError",
     "UnsubscribeCode",
     "Update",
@@ -130,6 +132,7 @@ _HOMES = {
     "Tool": "gateway.context",
     "ToolCall": "gateway.context",
     "TopicBusyError": "gateway.errors",
+    "TopicDeletedError": "gateway.errors",
     "UnreachableError": "gateway.errors",
     "UnsubscribeCode": "gateway.errors",
     "Update": "gateway.client",

@@ -10,11 +10,13 @@ import msgspec
 
 from gateway.broker.port import Broker, History, Link
 from gateway.catchup import CatchUp
+from gateway.control import PERIOD, Control
 from gateway.errors import BrokerUnavailableError
 from gateway.fanout import Fanout
 from gateway.folds import Folds
 from gateway.frames import publication_of
 from gateway.histories import PAGE, Histories
+from gateway.household import Household
 from gateway.presence import Presence
 from gateway.recovery import judge
 from gateway.ring import RingBudget
@@ -64,6 +66,11 @@ class Hub:
         self._channels: dict[str, HubTopic] = {}
         self._opening: dict[str, asyncio.Task[None]] = {}  # by topic
         self._leaving: dict[str, asyncio.Task[None]] = {}  # by channel
+        self.control: Control = Control(
+            broker,
+            Household(self.readers, self._topics, self.presence),
+            period=min(PERIOD, settings.ping_interval / 2),
+        )
         self._link: Link | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -73,11 +80,13 @@ class Hub:
         """Open the link and start watching it."""
         self._link = self.broker.link(self)
         self.presence.start()
+        self.control.start(self._link)
         self._spawn(self._audit())
 
     async def aclose(self) -> None:
         """End every task of the hub, and the link."""
         self._summaries.close()
+        await self.control.aclose()
         await self.presence.aclose()
         tasks = list(self._tasks)
         for task in tasks:
@@ -122,6 +131,8 @@ class Hub:
         """Take one publication."""
         topic = self._channels.get(channel)
         if topic is None:
+            if channel == self.control.channel:
+                self.control.received(payload)
             return
         result = topic.hear(payload)
         if result == "new":
@@ -141,6 +152,7 @@ class Hub:
 
     def restored(self) -> None:
         """Read every topic from its last event on, then tell everybody."""
+        self.control.restored()
         # Also those that are being read for the first time: what was published since that answer was made is missing.
         topics = [topic for topic in self._topics.values() if topic.syncing is not None]
         self._spawn(self._sure_after([self._sync(topic) for topic in topics], losses=self._losses))

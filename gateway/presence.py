@@ -233,13 +233,22 @@ class Presence:
             await asyncio.sleep(self._ttl / 3)
             for topic in list(self._told):
                 try:
-                    async with self._writing:
-                        members = [attendee.member for attendee in self._told.get(topic, {}).values()]
-                        if members:
-                            await self._attendance.add(topic, members, ttl=self._ttl)
+                    await self.renew(topic)
                 except BrokerError as error:
                     logger.debug("presence is not renewed: %s", error)
                     break
+
+    async def renew(self, topic: Topic) -> None:
+        """Write again who reads a topic here.
+
+        Raises:
+            BrokerUnavailableError: The broker is away.
+
+        """
+        async with self._writing:
+            members = [attendee.member for attendee in self._told.get(topic, {}).values()]
+            if members:
+                await self._attendance.add(topic, members, ttl=self._ttl)
 
     async def _tell(self) -> None:
         """Write what changed; returns once the store has all that had changed before the call."""

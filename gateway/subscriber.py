@@ -43,6 +43,9 @@ class Reader(Protocol):
     def dropped(self, subscriber: "Subscriber") -> None:
         """Note that the gateway ended a subscription."""
 
+    def close(self, code: int, reason: str) -> None:
+        """Say good-bye with a code."""
+
     def tell(self) -> None:
         """Say whether the broker is away, where the client believes otherwise."""
 

@@ -11,85 +11,63 @@ local conditions, changes = tonumber(ARGV[16]), tonumber(ARGV[17])
 local first_change = 18 + 3 * conditions
 local first_entry = first_change + 2 * changes
 
-local kept = call('HMGET', state, 'c', 'd', 'log', 'people', 'open')
-local epoch, log, people, opened = ARGV[2], kept[3], kept[4], kept[5]
-local top, event_count, open_count, event_bytes, open_bytes, holder_mark
-local s, record, expire  -- the long way's
+--@state
+local epoch, offset = ARGV[2], tonumber(ARGV[3])
 local set, unset = {}, {}  -- changed state fields
-
--- The short way: the lease holder goes on where it was, on the same server, in the same epoch (STORE.md 9).
-local short = false
-if writer == run and lease == '' and changes == 0 and string.byte(ARGV[6]) == 45
-  and kept[1] == epoch .. ' ' .. ARGV[1] .. ' ' .. run .. ' ' .. token then
-  top, event_count, open_count, event_bytes, open_bytes, holder_mark =
-    string.match(kept[2], '^(%d+) (%d+) (%d+) (%d+) (%d+) (.*)$')
-  top = tonumber(top)
-  -- An append known already, or a position above the top, is for the long way to judge.
-  short = mark ~= holder_mark and tonumber(ARGV[3]) <= top
+local s = whole(load())
+local known = call('HGET', state, 'w:' .. writer)
+if known then
+  local known_mark, place = string.match(known, '^(%S+) (.*)$')
+  if known_mark == mark then return {'dup', place, s.people} end
 end
 
-if not short then
-  --@state
-  s = whole(load())
-  local known = call('HGET', state, 'w:' .. writer)
-  if known then
-    local known_mark, place = string.match(known, '^(%S+) (.*)$')
-    if known_mark == mark then return {'dup', place, s.people} end
-  end
+-- Before everything that could have the run write its history again.
+if run ~= '' and deleted(s, epoch, run) then return {'deleted', s.epoch, s.top} end
 
-  -- Before everything that could have the run write its history again.
-  if run ~= '' and deleted(s, epoch, run) then return {'deleted', s.epoch, s.top} end
+settle(s, epoch, offset)
+-- The floor does not matter to a writer: what it wrote below is in the snapshot.
+if not continues(s, epoch, offset) then return restore(s, writer) end
 
-  local offset = tonumber(ARGV[3])
-  settle(s, epoch, offset)
-  -- The floor does not matter to a writer: what it wrote below is in the snapshot.
-  if not continues(s, epoch, offset) then return restore(s, writer) end
-
-  if run ~= '' then
-    local place = ended(run)
-    if place then return {'ended', place} end
-  end
-
-  if lease ~= '' then
-    if s.run ~= '' and (s.run ~= run or s.token ~= token) then
-      sober(s)
-      return {'busy', s.run, s.deadline, s.epoch, s.top}
-    end
-    -- The log alone does not show all that a run before may have left: whoever takes over has read up to its end.
-    if s.run == '' and offset < tonumber(call('HGET', state, 'free') or 0) then return restore(s, writer) end
-    local last = call('HGET', state, 'w:' .. run)
-    s.run, s.token, s.length, s.mark = run, token, tonumber(lease), last and string.match(last, '^%S+') or ''
-    s.deadline = now + s.length
-    s.latest = math.max(s.latest, s.deadline)
-    set = {'r:' .. run, 'run'}
-  elseif (run ~= '' or log_before ~= '') and (s.run ~= run or s.token ~= token) then
-    return {'fenced', s.epoch, s.top, s.run}
-  end
-
-  for i = first_change, first_entry - 1, 2 do
-    local field, value = ARGV[i], ARGV[i + 1]
-    local approval = string.match(field, '^a:(.*)$')
-    if value == '' then
-      unset[#unset + 1] = field
-      if approval then unset[#unset + 1] = 'o:' .. approval end
-    else
-      set[#set + 1] = field
-      set[#set + 1] = value
-      if approval then
-        s.latest = math.max(s.latest, tonumber(string.match(value, '^%S+ (%d+)') or 0))
-        -- Its last event's offset, for trim.
-        set[#set + 1] = 'o:' .. approval
-        set[#set + 1] = s.top + (#ARGV - first_entry + 1) / 4
-      end
-    end
-  end
-  epoch, log, people, opened, holder_mark = s.epoch, s.log, s.people, s.open, s.mark
-  top, event_count, open_count, event_bytes, open_bytes = s.top, s.events, s.opens, s.event_bytes, s.open_bytes
-  record, expire = fields, keep
+if run ~= '' then
+  local place = ended(run)
+  if place then return {'ended', place} end
 end
 
-if log_before ~= '' and log ~= log_before .. ' ' .. ARGV[12] then
-  local seq, hash = string.match(log, '^(%d+) (.*)$')
+if lease ~= '' then
+  if s.run ~= '' and (s.run ~= run or s.token ~= token) then
+    sober(s)
+    return {'busy', s.run, s.deadline, s.epoch, s.top}
+  end
+  -- The log alone does not show all that a run before may have left: whoever takes over has read up to its end.
+  if s.run == '' and offset < tonumber(call('HGET', state, 'free') or 0) then return restore(s, writer) end
+  local last = call('HGET', state, 'w:' .. run)
+  s.run, s.token, s.length, s.mark = run, token, tonumber(lease), last and string.match(last, '^%S+') or ''
+  s.deadline = now + s.length
+  s.latest = math.max(s.latest, s.deadline)
+  set = {'r:' .. run, 'run'}
+elseif (run ~= '' or log_before ~= '') and (s.run ~= run or s.token ~= token) then
+  return {'fenced', s.epoch, s.top, s.run}
+end
+
+for i = first_change, first_entry - 1, 2 do
+  local field, value = ARGV[i], ARGV[i + 1]
+  local approval = string.match(field, '^a:(.*)$')
+  if value == '' then
+    unset[#unset + 1] = field
+    if approval then unset[#unset + 1] = 'o:' .. approval end
+  else
+    set[#set + 1] = field
+    set[#set + 1] = value
+    if approval then
+      s.latest = math.max(s.latest, tonumber(string.match(value, '^%S+ (%d+)') or 0))
+      -- Its last event's offset, for trim.
+      set[#set + 1] = 'o:' .. approval
+      set[#set + 1] = s.top + (#ARGV - first_entry + 1) / 4
+    end
+  end
+end
+if log_before ~= '' and s.log ~= log_before .. ' ' .. ARGV[12] then
+  local seq, hash = string.match(s.log, '^(%d+) (.*)$')
   return {'conflict', seq, hash}
 end
 
@@ -104,11 +82,10 @@ for i = 18, first_change - 1, 3 do
   else
     -- A deadline of 0 never passes.
     local deadline = tonumber(string.match(found, '^%S+ (%d+)'))
-    local clock = call('TIME')
-    local ahead = deadline == 0 or (deadline and deadline > clock[1] * 1000 + math.floor(clock[2] / 1000))
+    local ahead = deadline == 0 or (deadline and deadline > now)
     holds = deadline and ahead == (op == '>')
   end
-  if not holds then return {'cond', field, found, epoch, top} end
+  if not holds then return {'cond', field, found, s.epoch, s.top} end
 end
 
 -- The publication is put together from its parts in one go, and a number made text once: that is what costs here.
@@ -122,34 +99,33 @@ for i = first_entry, #ARGV, 4 do
 end
 parts[n] = '\n'
 -- A run's end is always taken: refused, the run would pass for lost.
-if event_bytes + open_bytes + added > tonumber(ARGV[14]) and not ends then
-  return {'bound', event_bytes + open_bytes}
+if s.event_bytes + s.open_bytes + added > tonumber(ARGV[14]) and not ends then
+  return {'bound', s.event_bytes + s.open_bytes}
 end
 
-local had_events, had_open = tonumber(event_count) > 0, tonumber(open_count) > 0
-local opened_before = opened
+local had_events, had_open = s.events > 0, s.opens > 0
 local before_data = '{"push":{"channel":"' .. string.match(state, '{(.*)}') .. '","pub":{"data":'
-local first, last = string.format('%d', top + 1), nil
+local first, last = string.format('%d', s.top + 1), nil
 for i = first_entry, #ARGV, 4 do
   local kind, message, data = ARGV[i], ARGV[i + 2], ARGV[i + 3]
-  top = top + 1
-  last = string.format('%d', top)
+  s.top = s.top + 1
+  last = string.format('%d', s.top)
   if kind == 'd' then
     call('XADD', open, last .. '-0', 'd', data)
-    open_count, open_bytes = open_count + 1, open_bytes + #data
-    if not string.find(opened, ' ' .. message .. ' ', 1, true) then
-      opened = (opened == '' and ' ' or opened) .. message .. ' '
+    s.opens, s.open_bytes = s.opens + 1, s.open_bytes + #data
+    if not string.find(s.open, ' ' .. message .. ' ', 1, true) then
+      s.open = (s.open == '' and ' ' or s.open) .. message .. ' '
     end
   else
     call('XADD', events, last .. '-0', 'd', data)
-    event_count, event_bytes = event_count + 1, event_bytes + #data
-    local from, to = string.find(opened, ' ' .. message .. ' ', 1, true)
+    s.events, s.event_bytes = s.events + 1, s.event_bytes + #data
+    local from, to = string.find(s.open, ' ' .. message .. ' ', 1, true)
     if kind == 'e' and from then
-      opened = string.sub(opened, 1, from) .. string.sub(opened, to + 1)
-      if opened == ' ' then
+      s.open = string.sub(s.open, 1, from) .. string.sub(s.open, to + 1)
+      if s.open == ' ' then
         -- Deltas are of no use once all messages have ended: the ends hold their text.
         call('UNLINK', open)
-        opened, open_count, open_bytes, had_open = '', 0, 0, false
+        s.open, s.opens, s.open_bytes, had_open = '', 0, 0, false
       end
     end
   end
@@ -159,56 +135,28 @@ for i = first_entry, #ARGV, 4 do
 end
 parts[n] = '}}}'
 
-if epoch == '' then epoch = ARGV[4] end
-local place = epoch .. ' ' .. first .. ' ' .. last
+local born = {[state] = s.epoch == '' or nil, [events] = not had_events and s.events > 0 or nil,
+              [open] = not had_open and s.opens > 0 or nil}
+if s.epoch == '' then s.epoch = ARGV[4] end
+local place = s.epoch .. ' ' .. first .. ' ' .. last
 parts[1] = place .. ' '
 local by_people = string.sub(writer, 1, 2) == 'u/'
-if log_before ~= '' then log = ARGV[13] end
-if by_people then people = top end
-if writer == run then holder_mark = mark end
+s.server = ARGV[1]
+if log_before ~= '' then s.log = ARGV[13] end
+if by_people then s.people = s.top end
+if writer == run then s.mark = mark end
 if ends then
+  s.run = ''
   set[#set + 1] = 'r:' .. run
   set[#set + 1] = 'end ' .. place
   set[#set + 1] = 'free'
   set[#set + 1] = last
 end
-
-local events_born = not had_events and tonumber(event_count) > 0
-local open_born = not had_open and tonumber(open_count) > 0
-if short then
-  if log_before ~= '' then
-    set[#set + 1] = 'log'
-    set[#set + 1] = log
-  end
-  if opened ~= opened_before then
-    set[#set + 1] = 'open'
-    set[#set + 1] = opened
-  end
-  if ends then
-    set[#set + 1] = 'lease'
-    set[#set + 1] = ''
-    set[#set + 1] = 'c'
-    set[#set + 1] = ''
-  end
-  call('HSET', state, 'w:' .. writer, mark .. ' ' .. place,
-    'd', last .. ' ' .. event_count .. ' ' .. open_count .. ' ' .. event_bytes .. ' ' .. open_bytes .. ' ' .. holder_mark,
-    unpack(set))
-  if events_born or open_born then
-    local left = call('PTTL', state)
-    if left > 0 and events_born then call('PEXPIRE', events, left) end
-    if left > 0 and open_born then call('PEXPIRE', open, left) end
-  end
-else
-  local born = {[state] = s.epoch == '' or nil, [events] = events_born or nil, [open] = open_born or nil}
-  s.epoch, s.server, s.log, s.people, s.open, s.mark = epoch, ARGV[1], log, people, opened, holder_mark
-  s.top, s.events, s.opens, s.event_bytes, s.open_bytes = top, event_count, open_count, event_bytes, open_bytes
-  if ends then s.run = '' end
-  call('HSET', state, unpack(record(s)))
-  call('HSET', state, 'w:' .. writer, mark .. ' ' .. place, unpack(set))
-  if #unset > 0 then call('HDEL', state, unpack(unset)) end
-  expire(s, born)
-end
+call('HSET', state, unpack(fields(s)))
+call('HSET', state, 'w:' .. writer, mark .. ' ' .. place, unpack(set))
+if #unset > 0 then call('HDEL', state, unpack(unset)) end
+keep(s, born)
 
 call(ARGV[5], state, table.concat(parts))
-if by_people then call(ARGV[5], state .. ':ctl', epoch .. ' ' .. last) end
-return {'ok', place, people}
+if by_people then call(ARGV[5], state .. ':ctl', s.epoch .. ' ' .. last) end
+return {'ok', place, s.people}

@@ -28,9 +28,11 @@ from gateway.errors import BrokerError
 from gateway.types import Position
 
 __all__ = [
+    "advance_arguments",
     "append_answer",
     "append_arguments",
     "appended",
+    "check_append",
     "check_names",
     "deleted",
     "history",
@@ -52,8 +54,8 @@ _PLAIN = re.compile(r"[A-Za-z0-9_.:-]*\Z")
 """A message id that goes into the list of open messages as it is."""
 
 
-def append_arguments(request: AppendRequest, *, max_bytes: int) -> list[Argument]:
-    """Give an append's own arguments, from the 7th on.
+def check_append(request: AppendRequest) -> None:
+    """Check the form of an append.
 
     Raises:
         ValueError: Something in it would break the stored format, whose fields are separated by spaces, or a reader's
@@ -75,6 +77,17 @@ def append_arguments(request: AppendRequest, *, max_bytes: int) -> list[Argument
         raise ValueError(f"expected at most {MAX_ENTRIES} conditions and as many changes")
     if not 1 <= len(request.entries) <= MAX_ENTRIES:
         raise ValueError(f"expected 1 to {MAX_ENTRIES} entries, got {len(request.entries)}")
+    for entry in request.entries:
+        if not _TYPE.match(entry.type) or b"\n" in entry.data:
+            raise ValueError(f"expected an event in one line and its type, got {entry.type!r}: {entry.data[:200]!r}")
+        if entry.kind == "d" and not entry.message:
+            raise ValueError("a delta needs its message")
+        if entry.kind == "x" and (entry is not request.entries[-1] or not request.run):
+            raise ValueError("a run's end is the last entry of an append of that run")
+
+
+def append_arguments(request: AppendRequest, *, max_bytes: int) -> list[Argument]:
+    """Give an append's own arguments, from the 7th on."""
     log = request.log
     arguments: list[Argument] = [
         request.writer,
@@ -94,15 +107,34 @@ def append_arguments(request: AppendRequest, *, max_bytes: int) -> list[Argument
     for change in request.changes:
         arguments += (change.field, change.value)
     for entry in request.entries:
-        if not _TYPE.match(entry.type) or b"\n" in entry.data:
-            raise ValueError(f"expected an event in one line and its type, got {entry.type!r}: {entry.data[:200]!r}")
-        if entry.kind == "d" and not entry.message:
-            raise ValueError("a delta needs its message")
-        if entry.kind == "x" and (entry is not request.entries[-1] or not request.run):
-            raise ValueError("a run's end is the last entry of an append of that run")
-        message = entry.message if _PLAIN.match(entry.message) else quote(entry.message, safe="")
-        arguments += (entry.kind, entry.type, message, entry.data)
+        arguments += (entry.kind, entry.type, _named(entry.message), entry.data)
     return arguments
+
+
+def advance_arguments(request: AppendRequest) -> list[Argument]:
+    """Give the events of an append that may go the short way, from the 8th argument on; none where it may not."""
+    if (
+        request.writer != request.run
+        or request.lease is not None
+        or request.log is not None
+        or request.conditions
+        or request.changes
+    ):
+        return []
+    arguments: list[Argument] = []
+    for entry in request.entries:
+        if entry.kind == "d":
+            arguments += (f" {_named(entry.message)} ", entry.type, entry.data)
+        elif entry.kind == "h":
+            arguments += ("", entry.type, entry.data)
+        else:
+            return []
+    return arguments
+
+
+def _named(message: str) -> str:
+    """Give a message's id as it stands in the list of open messages."""
+    return message if _PLAIN.match(message) else quote(message, safe="")
 
 
 def check_names(**names: str) -> None:

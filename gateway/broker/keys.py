@@ -47,6 +47,16 @@ class Keys:
         """Give all that a topic has: its six keys and the list of its readers."""
         return (*self.of(topic), self.readers(topic))
 
+    @property
+    def control(self) -> str:
+        """Name the list of notices to all gateway processes, and the channel on which they hear of them."""
+        return f"{self.prefix}:{{0}}:control"
+
+    @property
+    def nodes(self) -> str:
+        """Name the table of the gateway processes that are alive."""
+        return f"{self.prefix}:{{0}}:nodes"
+
     def topics(self, shard: int) -> str:
         """Name a shard of the index of topics by last activity."""
         return f"{self.prefix}:{{{shard}}}:topics"

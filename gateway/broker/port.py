@@ -27,6 +27,7 @@ __all__ = [
     "Link",
     "Listener",
     "LogStep",
+    "Noticeboard",
     "Restore",
     "Stale",
     "Standing",
@@ -359,6 +360,32 @@ class Attendance(Protocol):
         """Name the channel on which gateway processes tell each other who comes to a topic and who goes."""
 
 
+class Noticeboard(Protocol):
+    """What gateway processes tell each other. A notice that was posted reaches all of them, each once or more often."""
+
+    @property
+    def channel(self) -> str:
+        """Name the channel on which a node hears that there is something new (b""), and what was said."""
+
+    async def post(self, notice: bytes) -> None:
+        """Keep a notice for a day, then tell all nodes to look."""
+
+    async def after(self, place: str, *, limit: int) -> list[tuple[str, bytes]]:
+        """Give the notices after a place ("" for all that are kept), each with its own place, in order."""
+
+    async def say(self, payload: bytes) -> None:
+        """Publish to the nodes that hear it now."""
+
+    async def register(self, node: str, described: bytes) -> None:
+        """Note what a node says about itself."""
+
+    async def unregister(self, *nodes: str) -> None:
+        """Forget nodes."""
+
+    async def nodes(self) -> dict[str, bytes]:
+        """Give what every node says about itself, those that died without a word included."""
+
+
 class Broker(Protocol):
     """Keeps the histories and carries publications.
 
@@ -371,6 +398,10 @@ class Broker(Protocol):
     @property
     def attendance(self) -> Attendance:
         """The lists of who reads what."""
+
+    @property
+    def notices(self) -> Noticeboard:
+        """What gateway processes tell each other."""
 
     async def append(self, topic: Topic, request: AppendRequest, *, position: Position) -> AppendAnswer:
         """Append events in one atomic step.

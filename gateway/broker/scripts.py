@@ -3,7 +3,7 @@
 import hashlib
 from pathlib import Path
 
-__all__ = ["APPEND", "ARCHIVE", "DELETE", "LEASE", "READ", "SCRIPTS", "TRIM", "Script"]
+__all__ = ["ADVANCE", "APPEND", "ARCHIVE", "DELETE", "LEASE", "READ", "SCRIPTS", "TRIM", "Script"]
 
 
 class Script:
@@ -25,10 +25,11 @@ def _text(name: str) -> str:
     return Path(__file__).with_name(f"{name}.lua").read_text(encoding="utf-8")
 
 
+ADVANCE = Script("advance")
 APPEND = Script("append")
 READ = Script("read")
 TRIM = Script("trim")
 LEASE = Script("lease")
 ARCHIVE = Script("archive")
 DELETE = Script("delete")
-SCRIPTS = (APPEND, READ, TRIM, LEASE, ARCHIVE, DELETE)
+SCRIPTS = (ADVANCE, APPEND, READ, TRIM, LEASE, ARCHIVE, DELETE)
