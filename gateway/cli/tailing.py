@@ -1,11 +1,11 @@
 """Following topics for a screen or a pipe."""
 
 import asyncio
-import os
 from typing import Any, Literal, Protocol, TypeAlias
 
 import click
 
+from gateway.cli.screen import echo
 from gateway.cli.target import next_update
 from gateway.client import Client, Subscription
 from gateway.errors import GatewayError
@@ -65,13 +65,13 @@ class Tail:
                 await self._follow(topic, await self._since(topic, beginning))
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from None
-        _print(self._shown.end())
+        echo(self._shown.end())
 
     async def read(self, topic: Topic, beginning: Beginning) -> None:
         """Print what there is from the beginning on, the start by default."""
         async with self._gateway:
             await self._read(topic, "start" if beginning is None else beginning)
-        _print(self._shown.end())
+        echo(self._shown.end())
 
     async def _since(self, topic: Topic, beginning: Beginning) -> Since:
         if isinstance(beginning, int):
@@ -119,7 +119,7 @@ class Tail:
                 announced = self._announced(update.data, topic)
                 if announced is not None:
                     await self._read(announced, "start")
-                    _print(self._shown.forget(announced))
+                    echo(self._shown.forget(announced))
                 if update.position.epoch != top.epoch or update.position.offset >= top.offset:
                     return
 
@@ -150,12 +150,12 @@ class Tail:
         except GatewayError as error:
             click.echo(f"gateway: {topic} cannot be followed: {error}", err=True)
         finally:
-            _print(self._shown.forget(topic))
+            echo(self._shown.forget(topic))
             self._followed.discard(topic)
 
     def _print(self, update: Update) -> None:
         if self._wanted is None or update.snapshot or update.data.get("type") in self._wanted:
-            _print(self._shown.show(update))
+            echo(self._shown.show(update))
 
 
 async def _tell_unwritten(subscription: Subscription) -> None:
@@ -166,9 +166,3 @@ async def _tell_unwritten(subscription: Subscription) -> None:
 
 def _say_unwritten(topic: Topic) -> None:
     click.echo(f"gateway: nobody has written {topic} yet", err=True)
-
-
-def _print(text: str) -> None:
-    # Without colours where it is no terminal, or where the user wants none (no-color.org).
-    if text:
-        click.echo(text, nl=False, color=False if os.environ.get("NO_COLOR") else None)
