@@ -135,7 +135,7 @@ class Client(ClientActions):
                 event, a `Mirror` where that stands (it is the one carried on), a `Position` there.
             mirror: Keep an exact mirror and take a snapshot where that is the shorter way. After a `Position`
                 there is none before the first snapshot. False yields each event that the history holds.
-            types: The event types, and groups of them, that the gateway is to send (PROTOCOL 3.2); None for all.
+            types: The event types, and groups of them, that the gateway is to send (PROTOCOL 3.8); None for all.
                 A mirror holds what these tell.
 
         Raises:

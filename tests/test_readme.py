@@ -1,14 +1,17 @@
 """The README's code is run as it stands there."""
 
 import asyncio
+import contextlib
 import re
+import signal
 import sys
 from pathlib import Path
 
 import pytest
 
 from gateway.client import Client
-from tests.e2e.processes import GATEWAY, PATIENCE, Gateway, running_gateway, until
+from gateway.publisher import Publisher
+from tests.e2e.processes import GATEWAY, PATIENCE, ROOT, Gateway, running_gateway, until
 
 README = (Path(__file__).parent.parent / "README.md").read_text()
 BLOCKS: list[str] = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
@@ -21,11 +24,11 @@ def block(word: str) -> str:
     return found
 
 
-async def start(text: str, gateway: Gateway) -> asyncio.subprocess.Process:
+async def start(text: str, gateway: Gateway, *, directory: Path = ROOT) -> asyncio.subprocess.Process:
     text = text.replace("http://127.0.0.1:8000", gateway.url)
     environment = {"GATEWAY_REDIS_URL": gateway.redis_url, "PYTHONUNBUFFERED": "1"}
     return await asyncio.create_subprocess_exec(
-        sys.executable, "-c", text, stdout=asyncio.subprocess.PIPE, env=environment
+        sys.executable, "-c", text, stdout=asyncio.subprocess.PIPE, env=environment, cwd=directory
     )
 
 
@@ -38,23 +41,58 @@ async def output(text: str, gateway: Gateway) -> str:
 
 
 def test_every_block_is_tested_here() -> None:
-    assert len(BLOCKS) == 4
-    assert len({block(word) for word in ("researcher", "Worker", "subscribe", "replace_message_range")}) == 4
+    assert len(BLOCKS) == 5
+    words = ("researcher", "Worker", "import subscribe", "replace_message_range", "bot.run")
+    assert len({block(word) for word in words}) == 5
 
 
-async def test_agent_publishes_and_bot_hears_it() -> None:
+async def test_agent_publishes_and_reader_hears_it() -> None:
     async with running_gateway() as gateway:
-        bot = await start(block("subscribe"), gateway)
+        reader = await start(block("import subscribe"), gateway)
         await output(block("researcher"), gateway)
-        assert bot.stdout is not None
+        assert reader.stdout is not None
 
         async def told() -> bool:
-            assert bot.stdout is not None
-            return b"researcher completed" in await bot.stdout.readline()
+            assert reader.stdout is not None
+            return b"researcher completed" in await reader.stdout.readline()
 
-        await until(told, "the bot to tell that the run has completed")
-        bot.kill()
+        await until(told, "the reader to tell that the run has completed")
+        reader.kill()
+        await reader.communicate()
+
+
+async def fail(gateway: Gateway) -> None:
+    with contextlib.suppress(ValueError):
+        async with Publisher(gateway.redis_url) as publisher, publisher.run("chat:failing", agent="breaker"):
+            raise ValueError("out of luck")
+
+
+async def test_bot_decides_and_ends_in_good_order(tmp_path: Path) -> None:
+    async with running_gateway() as gateway:
+        worker = await start(block("Worker"), gateway)
+        bot = await start(block("bot.run"), gateway, directory=tmp_path)
+        assert bot.stdout is not None
+
+        lines = asyncio.create_task(bot.stdout.readline())
+
+        async def up() -> bool:
+            await fail(gateway)
+            return lines.done()
+
+        await until(up, "the bot to tell of a failure")
+        assert b" agent_error {" in await lines
+        async with Client(gateway.url) as client:
+            await client.send("chat:42", "Please do.")
+            async for update in client.subscribe("chat:42"):
+                mirror = update.mirror
+                if mirror.runs and mirror.runs[0]["status"] == "completed":
+                    break
+        bot.send_signal(signal.SIGTERM)
+        assert await bot.wait() == 0
+        worker.kill()
+        await worker.communicate()
         await bot.communicate()
+    assert [message["content"] for message in mirror.messages()][2] == "decided: Reject"
 
 
 async def test_worker_asks_and_answers() -> None:
