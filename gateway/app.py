@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from gateway.actions import Actions
 from gateway.admission import Admission
 from gateway.answers import command_error, http_error, json_answer
+from gateway.api import routes as api_routes
 from gateway.auth import Authority, TokenGate
 from gateway.broker.port import Broker
 from gateway.broker.redis import RedisBroker
@@ -72,6 +73,7 @@ def create_app(settings: Settings, *, broker: Broker | None = None) -> Starlette
             WebSocketRoute("/connection/websocket", _Door(endpoints)),
             Route("/healthz", endpoints.healthz),
             Route("/readyz", endpoints.readyz),
+            *api_routes(),
             *streaming_routes(),
             *topic_routes(),
             Route("/", endpoints.index),

@@ -53,6 +53,7 @@ _HOMES = {
     "redis": ("gateway.broker.",),
     "starlette": (
         "gateway.answers",
+        "gateway.api.",
         "gateway.app",
         "gateway.auth",
         "gateway.connection",
