@@ -14,9 +14,11 @@ from gateway import bot as module
 from gateway import followers as followers_module
 from gateway.bot import Bot, BotEvent
 from gateway.broker.redis import RedisBroker
+from gateway.client_socket import websocket_url
 from gateway.context.messages import Message, ToolCall
 from gateway.errors import CommandError, ErrorCode
 from gateway.events import AgentComplete, LogLine
+from gateway.note import Note, noted
 from gateway.publisher import Publisher
 from tests.e2e.processes import free_port
 from tests.protocol_server import protocol_server
@@ -117,6 +119,30 @@ def test_handlers_are_async() -> None:
 def test_bot_refuses_what_makes_none(arguments: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="expected"):
         Bot(**{"url": "http://127.0.0.1:1", **arguments})
+
+
+def test_gateway_is_found_without_being_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.delenv("GATEWAY_URL", raising=False)
+    assert Bot().client.url == websocket_url("http://127.0.0.1:8000")
+    with noted(Note(url="http://127.0.0.1:4321", redis_url="redis://127.0.0.1:1/0", pid=1)):
+        assert Bot().client.url == websocket_url("http://127.0.0.1:4321")
+        monkeypatch.setenv("GATEWAY_URL", "http://127.0.0.1:1234")
+        assert Bot().client.url == websocket_url("http://127.0.0.1:1234")
+        assert Bot("http://example.org").client.url == websocket_url("http://example.org")
+
+
+async def test_token_is_taken_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GATEWAY_TOKEN", "of the environment")
+    async with protocol_server() as server:
+        for bot in (
+            Bot(server.url, topics="t", since="start"),
+            Bot(server.url, topics="t", since="start", token="mine"),
+        ):
+            async with serving(bot):
+                await server.command("subscribe")
+            await server.command("unsubscribe")
+        assert server.connected == [{"token": "of the environment"}, {"token": "mine"}]
 
 
 async def test_handlers_get_the_events_of_their_types_in_order(gateway: Gateway, publisher: Publisher) -> None:
@@ -238,9 +264,7 @@ async def test_begins_at_the_start_of_old_topics_where_told_so(gateway: Gateway,
     assert heard.numbers == [1, 2]
 
 
-async def test_quiet_topics_make_room(
-    gateway: Gateway, broker: RedisBroker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_quiet_topics_make_room(gateway: Gateway, broker: RedisBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(followers_module, "MAX_FOLLOWED", 2)
     monkeypatch.setattr(followers_module, "QUIET", 0.0)
     bot = Bot(gateway.http, since="start")

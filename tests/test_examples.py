@@ -38,15 +38,15 @@ async def test_agent_streams_to_its_topic() -> None:
     assert [run["status"] for run in mirror["runs"]] == ["completed"]
 
 
-async def test_bot_reports_a_failed_run() -> None:
+async def test_reader_reports_a_failed_run() -> None:
     async with running_gateway() as gateway:
-        bot = await start("bot.py", "t", GATEWAY_URL=gateway.url)
+        reader = await start("reader.py", "t", GATEWAY_URL=gateway.url)
         await fail(gateway)
-        assert bot.stdout is not None
+        assert reader.stdout is not None
         async with asyncio.timeout(PATIENCE):
-            line = await bot.stdout.readline()
-        bot.kill()
-        await bot.communicate()
+            line = await reader.stdout.readline()
+        reader.kill()
+        await reader.communicate()
     assert line.decode().strip() == "t: breaker failed: out of luck"
 
 

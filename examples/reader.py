@@ -1,4 +1,4 @@
-"""A bot that reports failed and lost runs of the topics given: python examples/bot.py TOPIC…"""
+"""Reads topics and reports their failed and lost runs: python examples/reader.py TOPIC…"""
 
 import asyncio
 import os
