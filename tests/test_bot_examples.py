@@ -20,6 +20,7 @@ from gateway.context.approval import Approve, Reject
 from gateway.context.messages import Message, ToolCall
 from gateway.mirror import Mirror
 from gateway.publisher import Publisher
+from gateway.run import Run
 from gateway.types import new_id
 from tests.e2e.processes import GATEWAY, PATIENCE, ROOT, free_port, until
 from tests.started import remember
@@ -292,6 +293,37 @@ async def test_archive_keeps_each_message_once(demo: Demo, topic: str, tmp_path:
         f"{message['role']}_message" for message in mirror.messages() if message["role"] != "tool"
     ]
     assert kinds.count("tool_result") == sum(message["role"] == "tool" for message in mirror.messages())
+
+
+async def test_archive_that_is_killed_again_and_again_is_whole(demo: Demo, topic: str, tmp_path: Path) -> None:
+    file = tmp_path / "transcript.jsonl"
+    async with Publisher(demo.redis_url) as publisher, publisher.run(topic, agent="a") as run:
+        writing = asyncio.create_task(write(run, 400))
+        for goal in (1, 50, 100, 200):
+
+            async def reached(goal: int = goal) -> bool:
+                return len(archived(file)) >= goal
+
+            bot = await RunningBot.start(demo, "archive", file.name, topic, directory=tmp_path)
+            await until(reached, f"{goal} lines")
+            bot.process.kill()
+            await bot.process.communicate()
+        await writing
+    bot = await RunningBot.start(demo, "archive", file.name, topic, directory=tmp_path)
+
+    async def ended() -> bool:
+        return any(kind == "agent_complete" for _, kind in archived(file))
+
+    await until(ended, "the run's end")
+    await bot.stop()
+    kept = [line["data"] for line in map(json.loads, file.read_text().splitlines())]
+    assert [event["content"] for event in kept if event["type"] == "user_message"] == list(map(str, range(400)))
+
+
+async def write(run: Run, count: int) -> None:
+    for number in range(count):
+        await run.add_message(Message.user(str(number)))
+        await asyncio.sleep(0.005)
 
 
 def archived(file: Path) -> list[tuple[int, str]]:
