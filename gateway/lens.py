@@ -93,7 +93,7 @@ def read_lens(data: object) -> Lens:
         raise _refused('expected a lens to be an object or "summary"', asked)
     unknown = lens.keys() - {"types", "rate", "finished"}
     if unknown:
-        raise _refused("expected a lens to have types, rate and finished at most", sorted(unknown)[0])
+        raise _refused("expected a lens to have types, rate and finished at most", min(unknown))
     return Lens(types=_types(lens.get("types")), rate=_rate(lens.get("rate")), finished=_finished(lens.get("finished")))
 
 
