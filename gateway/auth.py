@@ -52,6 +52,8 @@ class Authority:
             key_set=settings.token_jwks,
         )
         self._api_keys = [key.encode() for key in listed(settings.api_keys)]
+        if not settings.keyless and not self._keyring and not self._api_keys:
+            raise SettingsError("GATEWAY_TOKEN_SECRETS, GATEWAY_API_KEYS: expected keys, got nothing but commas")
         for number, key in enumerate(self._api_keys, 1):
             if len(key) < API_KEY_LENGTH:
                 raise SettingsError(
@@ -61,7 +63,7 @@ class Authority:
         self._issuer = settings.token_issuer or None
         self._leeway = settings.token_leeway
         self._rules = _rules(settings)
-        self.open: bool = not self._keyring and not self._api_keys
+        self.open: bool = settings.keyless
         """Whether everybody may do everything, as no keys are configured."""
 
     def knows(self, token: str | None) -> bool:

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.errors import ErrorCode
 
-__all__ = ["OriginGuard"]
+__all__ = ["OriginGuard", "is_loopback"]
 
 
 class OriginGuard:
@@ -32,7 +32,7 @@ class OriginGuard:
         self.app: ASGIApp = app
         self._origins = {origin.rstrip("/").lower() for origin in allowed}
         self._anywhere = "*" in self._origins
-        self._loopback = _is_loopback(host)
+        self._loopback = is_loopback(host)
         self._hosts = {urlsplit(origin).netloc for origin in self._origins}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -49,7 +49,7 @@ class OriginGuard:
 
     def _objection(self, headers: Headers) -> str:
         host = headers.get("host", "").lower()
-        if self._loopback and host not in self._hosts and not _is_loopback(urlsplit(f"//{host}").hostname or ""):
+        if self._loopback and host not in self._hosts and not is_loopback(urlsplit(f"//{host}").hostname or ""):
             return f"this gateway listens on loopback and was called {host!r}; --allowed-origins can name it"
         origin = headers.get("origin", "").lower()
         if origin and origin not in self._origins and urlsplit(origin).netloc != host:
@@ -57,7 +57,8 @@ class OriginGuard:
         return ""
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Say whether an address is one that only this machine reaches."""
     if host == "localhost":
         return True
     try:

@@ -216,6 +216,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
                 raise SettingsError(f"{ENV_PREFIX}{name.upper()}: {expected}, got {text!r}") from error
         return cls(**found)
 
+    @property
+    def keyless(self) -> bool:
+        """Whether no keys are set, and everybody may do everything."""
+        return not (self.token_secrets or self.token_public_keys or self.token_jwks or self.api_keys)
+
     def shown(self) -> dict[str, Any]:
         """Give the settings as they may be shown: a secret only as ``…``."""
         values = msgspec.structs.asdict(self)

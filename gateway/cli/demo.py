@@ -35,12 +35,13 @@ PORTS_TRIED = 100
     show_default=True,
     help="TCP port to listen on; the next free one is taken where it is taken.",
 )
+@click.option("--insecure", is_flag=True, help="Let anybody who reaches the address do everything.")
 @click.option("--model", metavar="NAME", help="A model to drive through OpenAI's API instead of the built-in one.")
 @click.option("--base-url", metavar="URL", help="Where that API is.  [default: OPENAI_BASE_URL, else OpenAI's own]")
 @click.option("--no-open", is_flag=True, help="Do not open the chat page in the browser.")
-def command(*, host: str, port: int, model: str | None, base_url: str | None, no_open: bool) -> int:
+def command(*, host: str, port: int, insecure: bool, model: str | None, base_url: str | None, no_open: bool) -> int:
     """Serve a chat with a demo agent, on a store that ends with it."""
-    settings = Settings(host=host, port=port)
+    settings = Settings(host=host, port=port, insecure=insecure)
     listener = _listen_near(settings)
     arguments = [*(("--model", model) if model else ()), *(("--base-url", base_url) if base_url else ())]
     work = _demo(settings, listener, arguments, show=not no_open)

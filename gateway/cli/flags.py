@@ -41,13 +41,16 @@ def settings_flags(*, leave_out: frozenset[str] = frozenset()) -> Callable[[_Com
             if name in leave_out:
                 continue
             default = f"  [default: {defaults[name]}]" if defaults[name] != "" else ""
+            switch = isinstance(defaults[name], bool)
             command = click.option(
                 f"--{name.replace('_', '-')}",
                 cls=Flag,
                 envvar=ENV_PREFIX + name.upper(),
                 show_envvar=True,
                 callback=_convert,
-                metavar=_metavar(defaults[name]),
+                is_flag=switch,
+                default=None,
+                metavar=None if switch else _metavar(defaults[name]),
                 help=f"{_sentence(description)}.{default}",
             )(command)
         return command
@@ -65,7 +68,7 @@ def _sentence(description: str) -> str:
     return description if ":" in first else description[:1].upper() + description[1:]
 
 
-def _convert(_context: click.Context, parameter: click.Parameter, value: str | None) -> Any:
+def _convert(_context: click.Context, parameter: click.Parameter, value: Any) -> Any:
     if value is None or parameter.name is None:
         return None
     try:

@@ -17,6 +17,8 @@ from typing import Any
 import click
 import msgspec
 
+from gateway.admission import Admission
+from gateway.auth import Authority
 from gateway.broker.embedded import EmbeddedServer
 from gateway.cli.flags import Flag, settings_flags
 from gateway.cli.interrupt import INTERRUPTED
@@ -24,7 +26,8 @@ from gateway.cli.loop import run_async
 from gateway.cli.server import PortTakenError, bind, loop_factory, serve, serve_workers
 from gateway.cli.target import checked_redis_url, without_password
 from gateway.note import Note, noted
-from gateway.settings import Settings
+from gateway.origin import is_loopback
+from gateway.settings import Settings, SettingsError
 
 __all__ = ["address", "command", "listen", "note_of"]
 
@@ -121,10 +124,21 @@ def listen(settings: Settings) -> socket.socket:
     """Take the port of the settings.
 
     Raises:
+        click.UsageError: Others could reach the address, and no keys say who they are.
+        click.UsageError: A key, a grant or a network of the settings has another form.
         PortTakenError: Another program listens there.
         click.UsageError: Host and port cannot be listened on.
 
     """
+    try:
+        Admission(settings, Authority(settings))
+    except SettingsError as error:
+        raise click.UsageError(str(error)) from error
+    if settings.keyless and not settings.insecure and not is_loopback(settings.host):
+        raise click.UsageError(
+            f"without keys everybody who reaches {settings.host} could do everything: set --token-secrets, "
+            "--token-public-keys, --token-jwks or --api-keys, or say --insecure"
+        )
     try:
         return bind(settings.host, settings.port)
     except OSError as error:
@@ -169,9 +183,17 @@ def _greeting(settings: Settings, listener: socket.socket, *, private: bool = Fa
     def greet() -> None:
         click.echo(f"Gateway: {address(settings, listener)}")
         click.echo(f"Redis:   {shown}{'  (for agents: GATEWAY_REDIS_URL)' if private else ''}")
+        click.echo(f"Access:  {_access(settings)}")
         sys.stdout.flush()
 
     return greet
+
+
+def _access(settings: Settings) -> str:
+    if not settings.keyless:
+        return "by token or API key"
+    who = "everybody on this machine" if is_loopback(settings.host) else "everybody who reaches it"
+    return f"no keys are set, so {who} may do everything"
 
 
 def _user_data_dir() -> Path:

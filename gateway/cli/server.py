@@ -321,6 +321,7 @@ def _config(app: Any, settings: Settings) -> uvicorn.Config:
         log_config=copy.deepcopy(LOG_CONFIG),
         access_log=False,
         server_header=False,
+        proxy_headers=False,  # whom we trust is our own setting
         timeout_graceful_shutdown=round(settings.drain + DRAIN_MARGIN),
         backlog=BACKLOG,
     )

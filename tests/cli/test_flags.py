@@ -72,3 +72,10 @@ def test_variable_out_of_range_is_named(monkeypatch: pytest.MonkeyPatch) -> None
 def test_number_that_is_none_is_refused(value: str) -> None:
     with pytest.raises(click.BadParameter):
         given(f"--drain={value}")
+
+
+def test_switch_is_on_or_not_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert given()["insecure"] is None
+    assert given("--insecure")["insecure"] is True
+    monkeypatch.setenv("GATEWAY_INSECURE", "1")
+    assert given()["insecure"] is True

@@ -1,6 +1,7 @@
 """`serve`, as a process of its own."""
 
 import asyncio
+import contextlib
 import json
 import signal
 import socket
@@ -12,6 +13,7 @@ import pytest
 import pytest_asyncio
 from redis.asyncio import Redis
 from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
 
 from gateway.broker.embedded import EmbeddedServer
 from gateway.client import Client
@@ -21,10 +23,11 @@ from tests.e2e.processes import Process, free_port, until
 class Serving:
     """A `gateway serve` that has said where it is."""
 
-    def __init__(self, process: Process, url: str, redis_url: str) -> None:
+    def __init__(self, process: Process, url: str, redis_url: str, access: str) -> None:
         self.process = process
         self.url = url
         self.redis_url = redis_url
+        self.access = access
 
 
 class Starter:
@@ -40,7 +43,8 @@ class Starter:
         redis_line = await process.line()
         if not redis_line:
             raise AssertionError(await process.end())
-        return Serving(process, url, redis_line.removeprefix("Redis:").split()[0])
+        access = (await process.line()).removeprefix("Access:").strip()
+        return Serving(process, url, redis_line.removeprefix("Redis:").split()[0], access)
 
 
 @pytest_asyncio.fixture
@@ -116,9 +120,53 @@ async def test_port_taken_is_one_line_and_1() -> None:
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
 async def test_port_taken_by_a_gateway_names_that(serve: Starter, host: str) -> None:
     port = str(free_port())
-    await serve("--port", port, "--host", host)
+    await serve("--port", port, "--host", host, "--insecure")
     expected = f"gateway: a gateway already serves http://127.0.0.1:{port}; choose another port with --port\n"
-    assert await run("serve", "--port", port, "--host", host) == (1, "", expected)
+    assert await run("serve", "--port", port, "--host", host, "--insecure") == (1, "", expected)
+
+
+async def test_without_keys_loopback_is_all_that_is_served(serve: Starter) -> None:
+    code, out, err = await run("serve", "--port", "0", "--host", "0.0.0.0")
+    assert (code, out) == (2, "")
+    assert "without keys everybody who reaches 0.0.0.0 could do everything" in err
+    assert "--insecure" in err
+    assert err.count("\n") == 1
+    assert (await serve()).access == "no keys are set, so everybody on this machine may do everything"
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "told"),
+    [
+        ("--token-secrets", "hush", "GATEWAY_TOKEN_SECRETS: number 1: expected a secret of 32 bytes or more"),
+        ("--api-keys", "hush", "GATEWAY_API_KEYS: number 1: expected 16 characters"),
+        ("--token-public-keys", "/no/such.pem", "GATEWAY_TOKEN_PUBLIC_KEYS: /no/such.pem"),
+        ("--token-jwks", "http://example.com/keys", "GATEWAY_TOKEN_JWKS: expected a file or an address of https"),
+        ("--user-grants", "chat=reed", "GATEWAY_USER_GRANTS: expected verbs"),
+        ("--trusted-proxies", "proxy", "GATEWAY_TRUSTED_PROXIES"),
+        ("--api-keys", ",", "got nothing but commas"),
+    ],
+)
+async def test_keys_that_are_none_are_one_line_and_2(flag: str, value: str, told: str) -> None:
+    code, out, err = await run("serve", "--port", "0", flag, value)
+    assert (code, out) == (2, "")
+    assert told in err
+    assert "hush" not in err
+    assert err.count("\n") == 1
+
+
+async def test_with_keys_nobody_comes_in_without_and_nothing_tells_them(serve: Starter) -> None:
+    secret, key = "a-secret-that-nobody-must-ever-see!!", "a-key-that-nobody-must-see"
+    serving = await serve("--host", "0.0.0.0", "--token-secrets", secret, "--api-keys", key, "--workers", "2")
+    code, _, err = await run("topics", "--url", serving.url)
+    assert code == 1
+    assert "101" in err
+    assert "a token is needed" in err
+    serving.process.kill(signal.SIGTERM)
+    code, out, err = await serving.process.end()
+    assert code == 0
+    assert serving.access == "by token or API key"
+    assert secret not in out + err
+    assert key not in out + err
 
 
 async def test_given_redis_is_used_and_its_password_not_shown(serve: Starter) -> None:
@@ -165,9 +213,11 @@ async def test_killed_it_leaves_no_store_and_no_worker_behind(serve: Starter, wo
 async def test_query_strings_stay_out_of_the_log(serve: Starter) -> None:
     serving = await serve()
     url = serving.url.replace("http", "ws") + "/connection/websocket?token=very-secret"
-    async with connect(url, ping_interval=None) as socket:
-        await socket.send("nonsense")
-        await socket.wait_closed()
+    for address in (url, url.replace("token", "other")):
+        with contextlib.suppress(InvalidStatus):  # a token there is refused
+            async with connect(address, ping_interval=None) as socket:
+                await socket.send("nonsense")
+                await socket.wait_closed()
     serving.process.kill(signal.SIGTERM)
     _, out, err = await serving.process.end()
     assert "very-secret" not in out + err
