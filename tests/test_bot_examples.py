@@ -195,6 +195,21 @@ async def test_alert_tells_of_errors_across_a_restart(
     await bot.stop()
 
 
+async def test_second_signal_does_not_wait_for_handlers(
+    demo: Demo, collector: Collector, topic: str, tmp_path: Path
+) -> None:
+    collector.refusals = sys.maxsize
+    bot = await RunningBot.start(demo, "alert", topic, directory=tmp_path, WEBHOOK_URL=collector.url)
+    await fail(demo, topic)
+    line = await bot.said("the webhook does not take an alert (HTTP status 503); trying on")
+    assert collector.url not in line
+    bot.process.send_signal(signal.SIGTERM)
+    bot.process.send_signal(signal.SIGINT)
+    _, said = await bot.process.communicate()
+    assert bot.process.returncode == 1
+    assert "Traceback" not in said.decode()
+
+
 async def test_alert_tells_of_slow_approvals_once(demo: Demo, collector: Collector, topic: str, tmp_path: Path) -> None:
     bot = await RunningBot.start(demo, "alert", topic, directory=tmp_path, WEBHOOK_URL=collector.url, SLOW_AFTER="0.1")
     async with Client(demo.url) as client:

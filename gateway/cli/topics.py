@@ -29,7 +29,7 @@ def command(*, url: str | None, token: str | None, as_json: bool) -> None:
     for topic in topics:
         # A sub-agent's topic is its parent's with the run behind it.
         parent, slash, own = topic["topic"].rpartition("/")
-        name = click.style(parent + slash, dim=True) + click.style(own, bold=True)
+        name = (click.style(parent + slash, dim=True) if slash else "") + click.style(own, bold=True)
         at = datetime.fromtimestamp(topic["at"] / 1000, UTC).astimezone()
         when = click.style(f"{at:%Y-%m-%d %H:%M:%S}  {_age(now - topic['at'])} ago", dim=True)
         echo(f"{name}{' ' * (width - len(topic['topic']))}  {when}\n")

@@ -54,7 +54,7 @@ class Transcript:
         message = str(event.get("message") or "")
         if kind in {"agent_delta", "agent_thinking"}:
             self._streamed.add((message, kind))
-            return self._delta((kind, message), "", _clean(event.get("text")), dim=kind == "agent_thinking")
+            return self._delta((kind, message), _clean(event.get("text")), dim=kind == "agent_thinking")
         if kind == "tool_call_delta":
             index = str(event.get("index"))
             self._streamed.add((message, kind))
@@ -70,10 +70,10 @@ class Transcript:
         self._open = None
         return "\n"
 
-    def _delta(self, key: tuple[str, ...], label: str, text: str, *, dim: bool) -> str:
+    def _delta(self, key: tuple[str, ...], text: str, *, dim: bool, label: str = "") -> str:
         start = "" if self._open == key else self.end()
         self._open = key
-        return start + (click.style(label + text, dim=True) if dim else label + text)
+        return start + label + (click.style(text, dim=True) if dim and text else text)
 
     def _delta_of_call(self, key: tuple[str, ...], event: Mapping[str, Any]) -> str:
         name = _clean(event.get("name"))
@@ -81,7 +81,8 @@ class Transcript:
             self._named[key[1], key[2]] = name
         elif self._open != key:  # it goes on after something else: say again which one this is
             name = self._named.get((key[1], key[2]), "")
-        return self._delta(key, f"→ {name} " if name else "", _clean(event.get("text")), dim=True)
+        label = _called(name) if name else ""
+        return self._delta(key, _clean(event.get("text")), label=label, dim=True)
 
     def _grow(self, place: tuple[str, str], event: Mapping[str, Any]) -> None:
         if event.get("id"):
@@ -199,7 +200,11 @@ def _said(role: str, content: str) -> str:
 
 
 def _call(call: Mapping[str, Any]) -> str:
-    return click.style(f"→ {_clean(call.get('name'))} ", dim=True) + _short(call.get("arguments"))
+    return _called(_clean(call.get("name"))) + click.style(_short(call.get("arguments")), dim=True)
+
+
+def _called(name: str) -> str:
+    return click.style(f"→ {name} ", fg="cyan")
 
 
 def _rule(text: str, *, fg: str | None = None) -> str:
