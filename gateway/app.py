@@ -189,6 +189,7 @@ class _Endpoints:
         self.websocket = WebsocketEndpoint(hub, Actions(broker), wheel, self._admission)
         hub.start()
         self._hub = hub
+        self._admission.authority.revoked = hub.control.revoked
         serving = [asyncio.create_task(wheel.run()), asyncio.create_task(Sweeper(broker).serve())]
         try:
             yield

@@ -1,8 +1,8 @@
-"""Who a caller is: tokens and API keys, checked (PROTOCOL.md 9)."""
+"""Who a caller is: tokens and API keys, checked (PROTOCOL.md 11)."""
 
 import hmac
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
@@ -63,6 +63,8 @@ class Authority:
         self._issuer = settings.token_issuer or None
         self._leeway = settings.token_leeway
         self._rules = _rules(settings)
+        self.revoked: Callable[[str, float | None], object | None] = lambda _user, _issued_at: None
+        """Tells whether the tokens of a user that were made before a time count no more; the application sets it."""
         self.open: bool = settings.keyless
         """Whether everybody may do everything, as no keys are configured."""
 
@@ -107,7 +109,10 @@ class Authority:
             claims = self._claims(token)
             if "channel" in claims:
                 raise invalid("it is for the subscription to one topic")
-            return identity_of(claims, self._rules)
+            identity = identity_of(claims, self._rules)
+            if self.revoked(identity.user, identity.issued_at) is not None:
+                raise invalid("it was revoked")
+            return identity
         if not self._rules.anonymous:
             raise CommandError(ErrorCode.UNAUTHORIZED, "a token is needed here")
         return Identity(grants=self._rules.anonymous)

@@ -478,13 +478,14 @@ class Connection:
         self.push(encode_reply(command, result))
 
     async def _subscribe(self, command: Command, request: SubscribeRequest) -> None:
-        view = view_of(read_lens(request.data))
+        lens = read_lens(request.data)
         topic = self._session.subscribe(request.channel)
         entered = admitted = False
         try:
             await self._admission.authority.ready(request.token)
             identity = self._credentials.subscribe(topic, request.token)
             admitted = True
+            view = view_of(lens, identity.redaction(topic))
             if request.join_leave:
                 identity.require("presence", topic)
                 await self._hub.presence.watch(topic, self)

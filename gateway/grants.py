@@ -1,15 +1,13 @@
 """Who a caller is and what may be done where: the one answer to "may this caller do that on this topic" — pure."""
 
 import re
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn
 
 import msgspec
 
 from gateway.errors import CommandError, ErrorCode
+from gateway.redaction import Redaction
 from gateway.types import Topic
-
-if TYPE_CHECKING:
-    from gateway.redaction import Redaction
 
 __all__ = ["EVERYTHING", "VERBS", "Grant", "Identity", "deny"]
 
@@ -46,7 +44,7 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
     pattern: str
     match: Literal["exact", "regex", "wildcard"] = "wildcard"
     verbs: tuple[str, ...]
-    redaction: "Redaction | None" = None
+    redaction: Redaction | None = None
 
     def covers(self, topic: Topic) -> bool:
         """Say whether the pattern names a topic."""
@@ -75,6 +73,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         user: The user's id; "" for an anonymous one.
         info: What the token tells of the user, any JSON value; shown to who may see presence.
+        issued_at: Unix time, in seconds, at which the token says it was made; None where it does not say.
         expires_at: Unix time, in seconds, at which all this ends; None for never.
         grants: The first one whose pattern names a topic decides about it, alone.
 
@@ -82,6 +81,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
 
     user: str = ""
     info: Any = None
+    issued_at: float | None = None
     expires_at: float | None = None
     grants: tuple[Grant, ...] = ()
 
@@ -104,7 +104,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
         grant = self._deciding(topic)
         return () if grant is None else grant.verbs
 
-    def redaction(self, topic: Topic) -> "Redaction | None":
+    def redaction(self, topic: Topic) -> Redaction | None:
         """Give what is taken out of what the caller reads of a topic; None takes out nothing."""
         grant = self._deciding(topic)
         return None if grant is None else grant.redaction

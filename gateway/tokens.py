@@ -1,7 +1,7 @@
 """What a checked token says: who it is and what may be done — pure.
 
 The claims are those of Centrifugo's connection and subscription tokens, so that a backend which makes those needs no
-change (PROTOCOL.md 9.2).
+change (PROTOCOL.md 11).
 """
 
 import math
@@ -13,6 +13,7 @@ import msgspec
 
 from gateway.errors import CommandError, ErrorCode
 from gateway.grants import VERBS, Grant, Identity, deny
+from gateway.redaction import Redaction
 from gateway.types import Topic
 
 __all__ = ["READER", "GrantError", "Rules", "grants_of_caps", "grants_of_text", "identity_of", "invalid", "subscribed"]
@@ -117,13 +118,23 @@ def grants_of_caps(caps: object, *, strict: bool) -> tuple[Grant, ...]:
         if match is None:
             raise GrantError(f"expected `match` to be wildcard or regex, got {cap.get('match')!r:.40}")
         verbs = _verbs(_texts(cap.get("allow", []), "allow"), strict=strict)
+        redaction = _redaction(cap)
         for pattern in _texts(cap.get("channels", []), "channels"):
             if match == "regex":
                 _check_regex(pattern)
-            grants.append(Grant(pattern=pattern, match=match, verbs=verbs))  # type: ignore[arg-type]  # of _MATCHES
+            grants.append(
+                Grant(pattern=pattern, match=match, verbs=verbs, redaction=redaction)  # type: ignore[arg-type]  # of _MATCHES
+            )
     if len(grants) > MAX_GRANTS:
         raise GrantError(f"expected at most {MAX_GRANTS} patterns, got {len(grants)}")
     return tuple(grants)
+
+
+def _redaction(fields: Mapping[str, Any]) -> Redaction | None:
+    try:
+        return Redaction.read(fields.get("redact"))
+    except ValueError as error:
+        raise GrantError(f"`redact`: {error}") from error
 
 
 def _check_regex(pattern: str) -> None:
@@ -168,7 +179,8 @@ def identity_of(claims: Mapping[str, Any], rules: Rules) -> Identity:
     return Identity(
         user=user,
         info=claims.get("info"),
-        expires_at=_expiry(claims),
+        issued_at=_time(claims, "iat"),
+        expires_at=_time(claims, "exp"),
         grants=(*caps, *named, *(rules.of(user) if user else rules.anonymous)),
     )
 
@@ -191,16 +203,19 @@ def subscribed(identity: Identity, topic: Topic, claims: Mapping[str, Any], *, c
     try:
         allowed = _texts(claims.get("allow") or [], "allow")
         caps = grants_of_caps(claims.get("caps") or [], strict=False)
+        redaction = _redaction(claims)
     except GrantError as error:
         raise invalid(str(error)) from error
     own = next((grant for grant in caps if grant.covers(topic)), None)
     verbs = {*_WORDS["sub"], *_verbs(allowed, strict=False), *identity.verbs(topic), *(own.verbs if own else ())}
-    redaction = identity.redaction(topic) if own is None else own.redaction
+    if "redact" not in claims:
+        redaction = identity.redaction(topic) if own is None else own.redaction
     grant = Grant(pattern=topic, match="exact", verbs=tuple(sorted(verbs)), redaction=redaction)
     return Identity(
         user=identity.user,
         info=claims.get("info", identity.info),
-        expires_at=_expiry(claims),
+        issued_at=_time(claims, "iat"),
+        expires_at=_time(claims, "exp"),
         grants=(grant, *identity.grants),
     )
 
@@ -217,10 +232,10 @@ def _user(claims: Mapping[str, Any]) -> str:
     return user
 
 
-def _expiry(claims: Mapping[str, Any]) -> float | None:
-    value = claims.get("exp")
+def _time(claims: Mapping[str, Any], name: str) -> float | None:
+    value = claims.get(name)
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise invalid("expected `exp` to be a number")
+        raise invalid(f"expected `{name}` to be a number")
     return float(value)

@@ -282,6 +282,14 @@ def test_connection_and_subscription_tokens_are_not_mixed_up() -> None:
     assert _refusal(authority.subscription, ann, Topic("a"), expired).code == ErrorCode.TOKEN_EXPIRED
 
 
+def test_revoked_token_is_none() -> None:
+    authority = _authority()
+    authority.revoked = lambda user, issued_at: user if user == "ann" and issued_at == 5 else None
+    assert "revoked" in _refusal(authority.connect, _signed({"sub": "ann", "iat": 5})).message
+    assert authority.connect(_signed({"sub": "ann", "iat": 6})).issued_at == 6
+    assert authority.connect(_signed({"sub": "bob", "iat": 5})).user == "bob"
+
+
 # HTTP
 
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from gateway.errors import CommandError, ErrorCode
 from gateway.grants import VERBS, Grant, Identity
+from gateway.redaction import Redaction
 from gateway.tokens import (
     READER,
     GrantError,
@@ -132,6 +133,16 @@ def test_wrong_verb_is_an_error_where_caps_are_settings() -> None:
         grants_of_caps([{"channels": ["a"], "allow": ["subb"]}], strict=True)
 
 
+def test_caps_may_take_things_out() -> None:
+    redact = {"drop": ["log"], "mask": ["arguments"]}
+    claims = {"sub": "ann", "caps": [{"channels": ["a"], "allow": ["sub"], "redact": redact}]}
+    identity = identity_of(claims, Rules(users=grants_of_text("*")))
+    assert identity.redaction(Topic("a")) == Redaction.read(redact)
+    assert identity.redaction(Topic("b")) is None
+    with pytest.raises(CommandError, match="redact"):
+        identity_of({"caps": [{"channels": ["a"], "redact": {"blur": []}}]}, NO_RULES)
+
+
 # connection tokens
 
 
@@ -198,6 +209,14 @@ def test_subscription_token_adds_to_what_the_connection_may() -> None:
     identity = subscribed(may, Topic("a"), claims, client="c1")
     assert identity.verbs(Topic("a")) == ("history", "publish", "read", "send", "topics")
     assert identity.info == 1
+
+
+def test_subscription_token_sees_what_the_connection_sees_unless_it_says() -> None:
+    redact = {"mask": ["results"]}
+    masked = Identity(grants=(Grant(pattern="a", verbs=("read",), redaction=Redaction.read(redact)),))
+    for more, expected in (({}, redact), ({"redact": None}, None), ({"redact": {"drop": ["log"]}}, {"drop": ["log"]})):
+        identity = subscribed(masked, Topic("a"), {"channel": "a", **more}, client="c")
+        assert identity.redaction(Topic("a")) == Redaction.read(expected)
 
 
 @pytest.mark.parametrize(
