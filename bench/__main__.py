@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-BENCHMARKS = ("append", "context", "fanout", "history", "memory", "recovery", "herd", "stop")
+BENCHMARKS = ("append", "context", "fanout", "history", "memory", "silent", "recovery", "herd", "stop")
 
 
 def main() -> int:
