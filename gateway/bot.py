@@ -226,6 +226,8 @@ class Bot:
 
     async def _handle(self, update: Update, mirror: Mirror | None) -> None:
         """Call the handlers of an update, one after another."""
+        if update.hidden:
+            return
         kind = type_of(update)
         for handler in (*self._handlers.get(kind, ()), *self._handlers.get(ANY, ())):
             name = _name(handler)

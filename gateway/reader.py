@@ -42,6 +42,11 @@ class Update(msgspec.Struct, frozen=True, kw_only=True):
         return None if self.snapshot else from_dict(self.data)
 
     @property
+    def hidden(self) -> bool:
+        """Whether it stands for events that this reader does not see: only the position moves (PROTOCOL 3.8)."""
+        return not self.snapshot and self.data.get("type") == "hidden"
+
+    @property
     def mirror(self) -> Mirror:
         """The subscription's mirror, at ``position`` until the next update is asked for.
 

@@ -329,6 +329,19 @@ async def test_event_whose_handler_did_not_end_is_heard_again(
     assert heard.numbers == [2, 3]
 
 
+async def test_what_it_does_not_see_moves_its_position_only(tmp_path: Path) -> None:
+    async with protocol_server() as server:
+        bot = Bot(server.url, topics="t", since="start", positions=tmp_path / "bot.db")
+        heard = Heard(bot, "*")
+        async with serving(bot):
+            command = await server.command("subscribe")
+            await command.reply({"recovered": True, "epoch": "aB3dE6gH", "offset": 0})
+            await command.push({"offset": 2, "data": {"type": "hidden"}, "tags": {"from": "1"}})
+            await command.push({"offset": 3, "data": {"type": "note", "n": 1}})
+            await heard.count(1)
+    assert heard.events[0].first == 3
+
+
 async def test_stop_lets_handlers_end(gateway: Gateway, broker: RedisBroker, tmp_path: Path) -> None:
     bot = Bot(gateway.http, topics="t", since="start", positions=tmp_path / "bot.db")
     started, go_on, ended = asyncio.Event(), asyncio.Event(), []

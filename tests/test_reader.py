@@ -76,6 +76,14 @@ def test_update_of_an_event_that_is_none_of_the_gateways_has_no_struct() -> None
     assert Update(topic=T, data=snapshot(), position=START, first=0, snapshot=True).event is None
 
 
+def test_update_that_stands_for_what_is_not_seen_says_so() -> None:
+    hidden, seen = (
+        live(4).pushed({"offset": 6, "data": {"type": "hidden"}, "tags": {"from": "5"}}),
+        live(4).pushed(delta(5)),
+    )
+    assert [(update.first, update.hidden) for update in (*hidden, *seen)] == [(5, True), (5, False)]
+
+
 # replied
 
 

@@ -154,7 +154,8 @@ class Tail:
             self._followed.discard(topic)
 
     def _print(self, update: Update) -> None:
-        if self._wanted is None or update.snapshot or update.data.get("type") in self._wanted:
+        wanted = self._wanted is None or update.snapshot or update.data.get("type") in self._wanted
+        if wanted and not update.hidden:
             echo(self._shown.show(update))
 
 

@@ -236,7 +236,7 @@ async def test_tail_of_some_types_asks_for_them_and_prints_no_others(server: Pro
     assert command.body == {"channel": "t", "data": {"lens": {"types": ["logs", "weather"]}}}
     await command.reply({"epoch": EPOCH, "offset": 0})
     await command.push(delta(1), {"offset": 2, "data": {"type": "log", "message": "x"}})
-    await command.push({"offset": 3, "data": {"type": "weather"}})
+    await command.push({"offset": 3, "data": {"type": "hidden"}}, {"offset": 4, "data": {"type": "weather"}})
     assert json.loads(await process.line())["data"]["type"] == "log"
     assert json.loads(await process.line())["data"]["type"] == "weather"
     await process.stop()
