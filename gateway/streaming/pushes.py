@@ -6,7 +6,7 @@ import msgspec
 
 from gateway.frames import frame_payloads
 
-__all__ = ["EventPush", "SnapshotPiece", "read_frames", "read_publication", "whole_snapshot"]
+__all__ = ["EventPush", "SnapshotPiece", "one_line", "read_frames", "read_publication", "whole_snapshot"]
 
 
 class EventPush(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,6 +69,9 @@ class _Snapshot(msgspec.Struct, frozen=True, tag="snapshot", tag_field="type"):
     text: str = ""
 
 
+# U+0085, U+2028 and U+2029; those below U+0020 are escaped in every JSON.
+_LINE_ENDS = ((b"\xc2\x85", b"\\u0085"), (b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"))
+
 _line_decoder = msgspec.json.Decoder(_Line)
 _publication_decoder = msgspec.json.Decoder(_Publication)
 _snapshot_decoder = msgspec.json.Decoder(_Snapshot)
@@ -91,19 +94,27 @@ def read_publication(publication: bytes) -> EventPush:
 
 def whole_snapshot(text: bytes, *, epoch: str, offset: int) -> SnapshotPiece:
     """Make the only piece of a snapshot from the JSON that a subscribe reply has of it."""
-    return SnapshotPiece(epoch=epoch, offset=offset, text=_typed(text))
+    return SnapshotPiece(epoch=epoch, offset=offset, text=_typed(one_line(text)))
+
+
+def one_line(text: bytes) -> bytes:
+    """Escape in JSON, or in a piece of it, what some clients take for the end of a line, as Python's `splitlines`."""
+    for end, escape in _LINE_ENDS:
+        if end in text:
+            text = text.replace(end, escape)
+    return text
 
 
 def _event(pub: _Publication) -> EventPush:
     first = pub.offset if pub.tags is None or pub.tags.from_ is None else int(pub.tags.from_)
-    return EventPush(first=first, offset=pub.offset, data=bytes(pub.data))
+    return EventPush(first=first, offset=pub.offset, data=one_line(bytes(pub.data)))
 
 
 def _piece(data: msgspec.Raw) -> SnapshotPiece:
     head = _snapshot_decoder.decode(data)
     if not head.parts:
-        return SnapshotPiece(epoch=head.epoch, offset=head.offset, text=bytes(data))
-    text = head.text.encode()
+        return SnapshotPiece(epoch=head.epoch, offset=head.offset, text=one_line(bytes(data)))
+    text = one_line(head.text.encode())
     return SnapshotPiece(
         epoch=head.epoch,
         offset=head.offset,

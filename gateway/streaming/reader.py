@@ -207,9 +207,12 @@ class StreamReader:
         self._work()
 
     def caught_up(self, subscriber: Subscriber) -> None:
-        """Note that the reader is at the head again."""
+        """Note that the reader is at the head again, unless the piece that brought it there was too much."""
         self._behind = False
-        self.tell()
+        if self._paused:
+            subscriber.topic.fall_behind(subscriber)
+        else:
+            self.tell()
 
     def dropped(self, subscriber: Subscriber) -> None:
         """Ask again from where the reader stood: what follows goes on from there, or tells of the gap."""
@@ -255,6 +258,7 @@ class StreamReader:
         if self._outlet is not None and not self._closed:
             self._lost = None
             self._enter(self._outlet, joined, known=str(lost))
+            self.tell()
 
     def _worked(self, task: asyncio.Task[None]) -> None:
         self._working = None
