@@ -64,7 +64,19 @@ async def by_py_spy(pid: int, folder: Path, *, seconds: float, lines: int) -> No
     raw = folder / "stacks"
     program = shutil.which("py-spy") or Path(sys.executable).with_name("py-spy")
     await output(
-        program, "record", "-p", str(pid), "-d", str(max(1, round(seconds))), "-r", "997", "-f", "raw", "-o", raw, "--nonblocking"
+        program,
+        "record",
+        "-p",
+        str(pid),
+        "-d",
+        str(max(1, round(seconds))),
+        "-r",
+        "997",
+        "-f",
+        "raw",
+        "-o",
+        raw,
+        "--nonblocking",
     )
     functions, places, total = Counter[str](), Counter[str](), 0
     for line in raw.read_text("utf-8").splitlines():
@@ -84,7 +96,9 @@ async def profile(title: str, shape: Shape, window: int, given: argparse.Namespa
         async with connected(CHAT[given.only or "gateway"], tools, shape) as (running, load):
             result = await asyncio.to_thread(load.run, 2, window=window, server=running.pids)
             each = result.server_cpu / max(result.delivered, 1) * 1e6
-            say(f"\n== {title}: {each:.2f} us of CPU a delivery, {result.joined:.1f} joined, {result.busy:.0%} of a core")
+            say(
+                f"\n== {title}: {each:.2f} us of CPU a delivery, {result.joined:.1f} joined, {result.busy:.0%} of a core"
+            )
             pid = running.pids[0]
             for tool in (by_perf, by_py_spy):
                 program = {"by_perf": "perf", "by_py_spy": "py-spy"}[tool.__name__]
@@ -96,9 +110,7 @@ async def profile(title: str, shape: Shape, window: int, given: argparse.Namespa
 
 
 async def main(given: argparse.Namespace) -> None:
-    await profile(
-        f"1 topic x {given.readers} readers, ticks of 16", Shape(readers=given.readers, burst=16), 16, given
-    )
+    await profile(f"1 topic x {given.readers} readers, ticks of 16", Shape(readers=given.readers, burst=16), 16, given)
     shape = Shape(readers=given.topics, topics=given.topics)
     await profile(f"{given.topics} topics x 1 reader", shape, given.topics // 2, given)
 

@@ -27,7 +27,7 @@ from gateway.broker.wire import Wire
 from gateway.types import START, Topic
 from tests.e2e.processes import Gateway, free_port
 
-__all__ = ["CHAT", "FAN_OUT", "AbsentError", "Running", "connected"]
+__all__ = ["CHAT", "FAN_OUT", "AbsentError", "Kind", "Running", "connected", "family", "gateway"]
 
 NODE = HERE / "baselines" / "node"
 TOPIC = "bench:{TTT}"
@@ -176,10 +176,10 @@ def query(shape: Shape) -> str:
 
 
 @asynccontextmanager
-async def gateway(tools: Path, shape: Shape) -> AsyncIterator[Running]:
-    """`gateway serve` with a real store in front: real appends, real sessions."""
+async def gateway(tools: Path, shape: Shape, *, ping_interval: float = 3600) -> AsyncIterator[Running]:
+    """`gateway serve` with a real store in front: real appends, real sessions; it pings after so many seconds."""
     async with redis() as (url, store):
-        server = Gateway(url, "--ping-interval", "3600")
+        server = Gateway(url, "--ping-interval", f"{ping_interval:g}")
         await server.start()
         try:
             assert server.process is not None
