@@ -16,6 +16,7 @@ from gateway.client import Client, opened
 from gateway.client_socket import shown_url
 from gateway.errors import GatewayError
 from gateway.followers import Followers
+from gateway.lens import MAX_TYPES
 from gateway.mirror import Mirror
 from gateway.positions import Positions
 from gateway.reader import Update
@@ -79,7 +80,7 @@ class Bot:
         if concurrency < 1 or (timeout is not None and not timeout > 0):
             raise ValueError(f"expected concurrency and timeout above 0, got {concurrency} and {timeout}")
         self.client = Client(url or _found_url(), token=token or os.environ.get("GATEWAY_TOKEN"))
-        """The connection, for whatever handlers want of it while the bot runs."""
+        """The connection, for what handlers want of it while the bot runs; the bot's topics are followed on it."""
         self._topics = (topics,) if isinstance(topics, str) else tuple(topics)
         self._positions = positions
         self._since: Literal["now", "start"] = since
@@ -222,7 +223,8 @@ class Bot:
     def _types(self) -> list[str] | None:
         """Give what the gateway is asked for; None for everything."""
         types = self._handlers.keys() - {SNAPSHOT}
-        return None if self._mirror or not types or ANY in types else sorted(types)
+        everything = self._mirror or ANY in types or not 0 < len(types) <= MAX_TYPES
+        return None if everything else sorted(types)
 
     async def _handle(self, update: Update, mirror: Mirror | None) -> None:
         """Call the handlers of an update, one after another."""
