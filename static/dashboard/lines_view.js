@@ -14,6 +14,8 @@ export class LinesView {
   /** By index. @type {Map<number, {element: HTMLElement, line: Board.ShownLine, look: string}>} */
   #drawn = new Map();
   #following = true;
+  /** Where it stood after the last scroll, px. */
+  #top = 0;
   #query = '';
   /** @type {number|null} */
   #current = null;
@@ -31,7 +33,11 @@ export class LinesView {
     parts.box.addEventListener(
       'scroll',
       () => {
-        this.#following = parts.box.scrollTop + parts.box.clientHeight >= parts.box.scrollHeight - NEAR;
+        const { scrollTop, clientHeight, scrollHeight } = parts.box;
+        // Lines that came since the last scroll take nobody away from the end; going up does.
+        if (scrollTop + clientHeight >= scrollHeight - NEAR) this.#following = true;
+        else if (scrollTop < this.#top) this.#following = false;
+        this.#top = scrollTop;
         mark(this);
       },
       { passive: true },
@@ -58,6 +64,13 @@ export class LinesView {
     this.#parts.lines.style.blockSize = `${this.#window.height}px`;
     if (grown && this.#following) this.#parts.box.scrollTop = this.#parts.box.scrollHeight;
     this.paint();
+  }
+
+  /** Another list: its end is looked at. */
+  follow() {
+    this.#following = true;
+    this.#current = null;
+    this.#lines = [];
   }
 
   /** @param {number|null} index - to be looked at */

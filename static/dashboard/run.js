@@ -272,6 +272,8 @@ function choose(name) {
   $('levels').hidden = name !== 'log';
   document.querySelector('.log-find')?.toggleAttribute('hidden', name === 'context');
   linesAt = 0;
+  atFound = -1;
+  lines.follow();
   contextView.again();
   painter.mark(panes);
 }

@@ -66,7 +66,10 @@ export class Timeline {
       return;
     }
     if (type === 'agent_start') this.#start(event, at, first);
-    else if (run !== undefined) this.#of(run, type, event, at, first, offset);
+    else if (run !== undefined) {
+      this.#of(run, type, event, at, first, offset);
+      this.#show(run);
+    }
     const entry = this.#runs.get(textOrNull(event.run) ?? '');
     if (entry !== undefined) {
       entry.last = offset;
@@ -116,7 +119,6 @@ export class Timeline {
       if (call === null) return;
       call.last = offset;
       this.#turn(call, delta.tone, delta.state, at);
-      this.#show(run, delta.state);
       return;
     }
     switch (type) {
@@ -154,7 +156,6 @@ export class Timeline {
         tool.args = textOrNull(event.arguments) ?? tool.args;
         tool.question = { requested: at, expires: typeof event.expires_at === 'number' ? event.expires_at : null, decision: null, by: null, reason: null };
         this.#turn(tool, 'wait', 'waiting', at);
-        this.#show(run, 'waiting');
         break;
       }
       case 'approval_decided': {
@@ -166,7 +167,6 @@ export class Timeline {
         tool.state = event.decision === 'approve' || event.decision === 'edit' ? 'tool' : 'stopped';
         const open = tool.segments.at(-1);
         if (open?.to === null) open.to = at;
-        this.#show(run, 'tool');
         break;
       }
       case 'tool_call': {
@@ -174,7 +174,6 @@ export class Timeline {
         tool.args = textOrNull(event.arguments) ?? tool.args;
         tool.last = offset;
         this.#turn(tool, 'tool', 'tool', at);
-        this.#show(run, 'tool');
         break;
       }
       case 'tool_result': {
@@ -191,7 +190,6 @@ export class Timeline {
         break;
       case 'cancel_requested':
         run.cancel = { by: person(event.by), mode: event.mode === 'after_step' ? 'after_step' : 'now' };
-        this.#show(run, 'stopping');
         break;
       default: {
         const state = ENDS.get(type);
@@ -344,15 +342,19 @@ export class Timeline {
   /**
    * What a run and its step do now: the highest open state.
    * @param {Board.RunSpan} run
-   * @param {Board.State} state
    */
-  #show(run, state) {
+  #show(run) {
     if (run.over !== null) return;
-    let shown = state;
-    const waits = [...this.#open.values()].some((span) => span.run === run.run && span.question !== null && span.question.decision === null);
+    /** @type {Board.State} */
+    let shown = 'writing';
+    for (const span of this.#open.values()) {
+      if (span.run !== run.run) continue;
+      if (span.question !== null && span.question.decision === null) shown = 'waiting';
+      else if (shown !== 'waiting' && (span.kind === 'tool' || shown !== 'tool')) shown = span.kind === 'tool' ? 'tool' : span.state;
+    }
     if (run.cancel !== null) shown = 'stopping';
-    else if (waits) shown = 'waiting';
-    if (run.span.state !== shown) this.version += 1;
+    if (run.span.state === shown && (run.step?.state ?? shown) === shown) return;
+    this.version += 1;
     run.span.state = shown;
     if (run.step !== null) run.step.state = shown;
   }

@@ -156,3 +156,27 @@ test('log: levels, runs and search', () => {
   assert.equal(shownLines(lines, { level: 'warning', runs: new Set(['r']) }).length, 1);
   assert.deepEqual([found(lines, 'e42'), found(lines, 'AGENT').length, found(lines, '  ')], [[2], 3, []]);
 });
+
+test('timeline: a run shows its highest open state', () => {
+  const timeline = new Timeline();
+  const run = 'r';
+  const states = [
+    { type: 'agent_start', run, agent: 'a' },
+    { type: 'step_start', run },
+    { type: 'agent_thinking', run, message: 'm', text: 'x' },
+    { type: 'agent_delta', run, message: 'm', text: 'x' },
+    { type: 'assistant_message', run, message: 'm' },
+    { type: 'tool_call', run, id: 't', name: 'x' },
+    { type: 'approval_required', run, tool_call_id: 'u', name: 'y' },
+    { type: 'approval_decided', run, tool_call_id: 'u', decision: 'reject' },
+    { type: 'tool_result', run, tool_call_id: 'u' },
+    { type: 'tool_result', run, tool_call_id: 't' },
+    { type: 'cancel_requested', run, by: 'ann' },
+    { type: 'agent_cancelled', run },
+    { type: 'agent_complete', run },
+  ].map((event, index) => {
+    timeline.take({ offset: index + 1, data: { at: AT + index, ...event } });
+    return timeline.roots[0].state;
+  });
+  assert.deepEqual(states, ['writing', 'writing', 'thinking', 'writing', 'writing', 'tool', 'waiting', 'tool', 'tool', 'writing', 'stopping', 'stopped', 'stopped']);
+});
