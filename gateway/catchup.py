@@ -7,8 +7,10 @@ from gateway.folds import Folds
 from gateway.frames import PIECE_BYTES, text_frames
 from gateway.histories import Histories, line_of
 from gateway.merging import merge_lines
-from gateway.recovery import take
+from gateway.recovery import Missed, take
 from gateway.subscriber import Subscriber
+from gateway.summaries import SummaryAudience
+from gateway.view import push_lines
 
 __all__ = ["CatchUp"]
 
@@ -34,8 +36,8 @@ class CatchUp:
         topic = subscriber.topic
         if subscriber not in topic.behind:
             return
-        if subscriber.audience is not None and subscriber.summarised:
-            await subscriber.audience.advance(subscriber)
+        if isinstance(subscriber.audience, SummaryAudience):
+            subscriber.audience.renew(subscriber)
         elif subscriber.stale:
             await self._replace(subscriber)
         elif subscriber.parts:
@@ -53,6 +55,9 @@ class CatchUp:
 
     def _write_recent(self, subscriber: Subscriber) -> None:
         topic = subscriber.topic
+        if subscriber.view is not None:
+            self._write_shown(subscriber, topic.ring.missed(subscriber.cursor, PIECE_BYTES))
+            return
         lines, last = topic.ring.since(subscriber.cursor, PIECE_BYTES)
         if lines:
             subscriber.cursor = last
@@ -61,8 +66,20 @@ class CatchUp:
     def _write_page(self, subscriber: Subscriber) -> None:
         prefix, page = subscriber.topic.prefix, subscriber.page
         missed = [page.popleft() for _ in range(take(page, PIECE_BYTES))]
+        if subscriber.view is not None:
+            self._write_shown(subscriber, missed)
+            return
         subscriber.cursor = missed[-1].offset
         lines = [line_of(prefix, event) for event in missed]
+        subscriber.reader.write(text_frames(merge_lines(prefix, lines)))
+
+    def _write_shown(self, subscriber: Subscriber, missed: list[Missed]) -> None:
+        """Write what a reader's view shows of a piece; its cursor is told in any case."""
+        if subscriber.view is None or not missed:
+            return
+        prefix, end = subscriber.topic.prefix, missed[-1].offset
+        lines = push_lines(prefix, subscriber.view.through(missed, end=end), subscriber.cursor)
+        subscriber.cursor = end
         subscriber.reader.write(text_frames(merge_lines(prefix, lines)))
 
     async def _read_page(self, subscriber: Subscriber) -> None:
@@ -81,7 +98,7 @@ class CatchUp:
     async def _replace(self, subscriber: Subscriber) -> None:
         """Set a mirror reader, whose state cannot be continued, to the state at the top."""
         topic = subscriber.topic
-        snapshot = await self._folds.snapshot(topic)
+        snapshot = await self._folds.snapshot(topic, subscriber.view)
         if subscriber in topic.behind and snapshot.epoch == topic.epoch:
             subscriber.stale = False
             subscriber.restart(snapshot)
@@ -90,7 +107,7 @@ class CatchUp:
         """Send a snapshot if it is smaller than ``size`` bytes; False where the events are to be sent."""
         topic = subscriber.topic
         generation, cursor = topic.generation, subscriber.cursor
-        snapshot = await self._folds.snapshot(topic)
+        snapshot = await self._folds.snapshot(topic, subscriber.view)
         if topic.generation != generation or subscriber not in topic.behind or not topic.ring.reaches(cursor):
             return True  # nothing was sent; the next step sees how things stand
         if snapshot.size >= size or snapshot.offset <= cursor:

@@ -59,6 +59,7 @@ RESERVED_TYPES = frozenset(
         "snapshot",
         "summary",
         "broker",
+        "hidden",
     }
 )
 """What nobody publishes from outside (PROTOCOL.md 4.5)."""

@@ -14,6 +14,7 @@ from gateway.recovery import missed_after, publication
 from gateway.snapshot import Snapshot
 from gateway.topic import HubTopic
 from gateway.types import START, Position, Topic
+from gateway.view import View
 
 __all__ = ["Folds"]
 
@@ -39,13 +40,20 @@ class Folds:
         self._sizes: OrderedDict[HubTopic, int] = OrderedDict()  # used longest ago first
         self._size: int = 0
 
-    async def snapshot(self, topic: HubTopic) -> Snapshot:
+    async def snapshot(self, topic: HubTopic, view: View | None = None) -> Snapshot:
         """Fold a topic up to its top; the last snapshot is given again where little has come since.
+
+        Args:
+            topic: The topic.
+            view: The rules by which it is seen; None shows everything.
 
         Raises:
             BrokerUnavailableError: The broker cannot be asked.
 
         """
+        return (await self._recent(topic)).seen(view)
+
+    async def _recent(self, topic: HubTopic) -> Snapshot:
         async with topic.folding:
             last = topic.snapshot
             near = last is not None and topic.ring.reaches(last.offset)

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from gateway.audience import Audiences
 from gateway.broker.port import Broker, History, Link
 from gateway.catchup import CatchUp
 from gateway.control import PERIOD, Control
@@ -17,8 +18,9 @@ from gateway.folds import Folds
 from gateway.frames import publication_of
 from gateway.histories import PAGE, Histories
 from gateway.household import Household
+from gateway.merging import merge_lines
 from gateway.presence import Presence
-from gateway.recovery import judge
+from gateway.recovery import judge, missed_of
 from gateway.ring import RingBudget
 from gateway.settings import Settings
 from gateway.snapshot import Snapshot
@@ -26,7 +28,7 @@ from gateway.subscriber import Reader, Subscriber
 from gateway.summaries import Summaries
 from gateway.topic import HubTopic
 from gateway.types import START, Position, Topic
-from gateway.view import View
+from gateway.view import View, push_lines
 
 __all__ = ["Hub"]
 
@@ -61,6 +63,7 @@ class Hub:
         self._folds = Folds(broker, limit=settings.mirror_bytes, sync=self._sync)
         self._catch_up = CatchUp(self._histories, self._folds)
         self._fanout = Fanout()
+        self._audiences = Audiences(self._fanout)
         self._summaries = Summaries(self._folds, self._fanout, self._spawn)
         self._topics: dict[str, HubTopic] = {}
         self._channels: dict[str, HubTopic] = {}
@@ -85,6 +88,7 @@ class Hub:
 
     async def aclose(self) -> None:
         """End every task of the hub, and the link."""
+        self._audiences.close()
         self._summaries.close()
         await self.control.aclose()
         await self.presence.aclose()
@@ -201,7 +205,7 @@ class Hub:
             while True:
                 generation = topic.generation
                 found = None if asked is None else await self._histories.missed(topic, asked)
-                snapshot = await self._folds.snapshot(topic) if mirror and found is None else None
+                snapshot = await self._folds.snapshot(topic, view) if mirror and found is None else None
                 if generation != topic.generation:
                     continue  # the history was replaced while it was read
                 reply: dict[str, Any] = {"recoverable": True, "positioned": True, "epoch": topic.epoch}
@@ -209,6 +213,8 @@ class Hub:
                     reply.update(was_recovering=True, recovered=found is not None)
                 if found is not None:
                     lines, cursor = found
+                    if view is not None and asked is not None:
+                        lines = _shown(topic.prefix, lines, view, asked.offset)
                     reply["publications"] = [msgspec.Raw(publication_of(topic.prefix, line)) for line in lines]
                 elif snapshot is not None:
                     cursor = snapshot.offset
@@ -216,7 +222,8 @@ class Hub:
                 else:
                     cursor = topic.ring.end
                 reply["offset"] = cursor
-                subscriber = Subscriber(reader, topic, mirror=mirror, cursor=cursor)
+                audience = None if view is None else self._audiences.of(topic, view)
+                subscriber = Subscriber(reader, topic, mirror=mirror, cursor=cursor, audience=audience)
                 if snapshot is not None and not snapshot.whole:
                     subscriber.restart(snapshot)
                 return subscriber, reply
@@ -391,6 +398,15 @@ class Hub:
                     break
                 if _is_behind(topic, history):
                     self._sync(topic)
+
+
+def _shown(prefix: bytes, lines: list[bytes], view: View, cursor: int) -> list[bytes]:
+    """Give what a view shows a reader at a cursor of the lines above it."""
+    missed = [missed_of(prefix, line) for line in lines]
+    if not missed:
+        return lines
+    shown = push_lines(prefix, view.through(missed, end=missed[-1].offset), cursor)
+    return shown if view.rate is None else list(merge_lines(prefix, shown))
 
 
 def _is_behind(topic: HubTopic, history: History) -> bool:

@@ -8,7 +8,7 @@ import msgspec
 from gateway.broker.port import History, Stored
 from gateway.types import Position, Publication
 
-__all__ = ["Missed", "judge", "missed_after", "publication", "take"]
+__all__ = ["Missed", "judge", "missed_after", "missed_of", "publication", "take"]
 
 
 _TYPE_FIRST = b'{"type":"'
@@ -68,6 +68,13 @@ def missed_after(offset: int, events: Iterable[Stored]) -> list[Missed]:
         missed.append(Missed(first=offset + 1, offset=event.offset, data=event.data))
         offset = event.offset
     return missed
+
+
+def missed_of(prefix: bytes, line: bytes) -> Missed:
+    """Take an event out of its push line; what it stands for beside itself is not looked at."""
+    data, _, place = line[len(prefix) + len(b'{"data":') :].rpartition(b',"offset":')
+    offset = int(place.partition(b",")[0].rstrip(b"}"))
+    return Missed(first=offset, offset=offset, data=data)
 
 
 def take(missed: Sequence[Missed], size: int) -> int:

@@ -224,7 +224,7 @@ def _path(name: str) -> str:
     if not kind or not fields or not all(fields):
         known = ", ".join(sorted(MASKS))
         raise ValueError(f"expected mask to name <type>.<field>[.<field>…], {known}, got {name!r:.80}")
-    if fields[0] in _STRUCTURE or (kind == "agent_start" and fields[0] in {"parent", "topic"}):
+    if (fields[0] in _STRUCTURE and name != "log.message") or name in {"agent_start.parent", "agent_start.topic"}:
         raise ValueError(f"expected mask to name no field by which events belong together, got {name!r:.80}")
     return name
 

@@ -4,9 +4,14 @@ from typing import Any
 
 import msgspec
 
+from gateway.codec import encode_json
 from gateway.frames import MAX_FRAME, PART_BYTES, encode_push, split_text, text_frame
+from gateway.view import View
 
 __all__ = ["Snapshot"]
+
+MAX_SEEN = 8
+"""Views for which one snapshot is kept; asked for longest ago goes first."""
 
 _ENVELOPE = 4 * 1024
 """Room in a frame for what stands around a snapshot: a topic name, a reply's fields."""
@@ -22,11 +27,26 @@ class Snapshot:
         self.offset: int = offset
         self.text: bytes = text
         self._frames: tuple[bytes, ...] = ()
+        self._seen: dict[View, Snapshot] = {}
 
     @property
     def size(self) -> int:
         """Bytes of the JSON text."""
         return len(self.text)
+
+    def seen(self, view: View | None) -> "Snapshot":
+        """Give it as readers of a view see it; made once for all of them."""
+        if view is None or view.unpaced == View():
+            return self
+        view = view.unpaced
+        found = self._seen.pop(view, None)
+        if found is None:
+            text = encode_json(view.snapshot(msgspec.json.decode(self.text)))
+            found = Snapshot(topic=self.topic, epoch=self.epoch, offset=self.offset, text=text)
+        self._seen[view] = found
+        if len(self._seen) > MAX_SEEN:
+            del self._seen[next(iter(self._seen))]
+        return found
 
     @property
     def whole(self) -> bool:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from gateway.audience import Audience
     from gateway.snapshot import Snapshot
     from gateway.topic import HubTopic
+    from gateway.view import View
 
 __all__ = ["Reader", "Subscriber"]
 
@@ -74,6 +75,11 @@ class Subscriber:
         self.stale: bool = False  # needs a snapshot: what it has cannot be continued
         self.parts: deque[bytes] = _NO_PARTS  # frames of a snapshot that is under way
         self.page: deque[Missed] = _NO_PAGE  # read from the store for it, not yet written
+
+    @property
+    def view(self) -> "View | None":
+        """The rules by which it sees the topic; None shows it everything."""
+        return None if self.audience is None else self.audience.view
 
     @property
     def summarised(self) -> bool:

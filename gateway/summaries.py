@@ -80,7 +80,7 @@ class SummaryAudience:
         """Write no more to a subscriber until its socket takes more."""
         self.topic.fall_behind(subscriber)
 
-    async def advance(self, subscriber: Subscriber) -> None:
+    def renew(self, subscriber: Subscriber) -> None:
         """Write the summary to a subscriber whose socket takes more again."""
         subscriber.cursor = self.ring.end
         subscriber.reader.write(self._frames)
@@ -126,7 +126,7 @@ class SummaryAudience:
         summary.count(now, events=len(missed), characters=characters)
 
     def _state(self, now: float) -> dict[str, Any]:
-        return {**self._summary.state(now), "viewers": self.topic.viewers, "lag": self.topic.lag}
+        return self.view.summed_up({**self._summary.state(now), "viewers": self.topic.viewers, "lag": self.topic.lag})
 
     def _refresh(self, now: float) -> bool:
         state = self._state(now)

@@ -167,7 +167,7 @@ class HubTopic:
         else:
             self.behind[subscriber] = None
             subscriber.reader.fell_behind(subscriber)
-        self.stir()
+        self._recount()
 
     def leave(self, subscriber: Subscriber, *, now: float) -> None:
         """Serve a subscriber no more; ``now`` is the loop's time."""
@@ -176,11 +176,13 @@ class HubTopic:
         self.behind.pop(subscriber, None)
         if subscriber.audience is not None:
             subscriber.audience.members.pop(subscriber, None)
+            if not subscriber.audience.members:
+                self.disband(subscriber.audience)
         subscriber.parts.clear()
         subscriber.page.clear()
         if not self.readers:
             self.idle_since = now
-        self.stir()
+        self._recount()
 
     def fall_behind(self, subscriber: Subscriber) -> None:
         """Keep only the cursor of a live subscriber; its connection brings it up later."""
@@ -202,7 +204,7 @@ class HubTopic:
         subscriber.live = True
         del self.behind[subscriber]
         self._live(subscriber)[subscriber] = None
-        self.stir()
+        self._recount()
         return True
 
     def dismiss(self, subscriber: Subscriber, *, now: float) -> None:
@@ -229,9 +231,15 @@ class HubTopic:
         self.stir()
 
     def stir(self) -> None:
-        """Tell those who do not see everything that there is something to look at."""
+        """Tell those who do not see everything that there is news."""
         for audience in list(self.audiences.values()):
             audience.heard()
+
+    def _recount(self) -> None:
+        """Tell those who look at a summary that readers came or went, or are behind no more."""
+        for audience in list(self.audiences.values()):
+            if audience.view.summary:
+                audience.heard()
 
     def disband(self, audience: "Audience") -> None:
         """Forget an audience that has no members."""

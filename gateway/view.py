@@ -91,7 +91,9 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         return {**snapshot, "mirror": self.state(snapshot["mirror"])}
 
     def summed_up(self, summary: Mapping[str, Any]) -> dict[str, Any]:
-        """Give what is shown of a summary (PROTOCOL.md 3.9) to whom something is redacted."""
+        """Give what is shown of a summary (PROTOCOL.md 3.9)."""
+        if self.redaction is None:
+            return dict(summary)
         shown = dict(summary)
         if not self.shows("usage"):
             shown["tokens"] = {"input": 0, "output": 0}

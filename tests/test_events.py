@@ -40,7 +40,7 @@ _TAGS: set[str] = {struct.__struct_config__.tag for struct in _STRUCTS}
 
 
 def test_every_reserved_type_of_4_1_has_a_struct() -> None:
-    assert RESERVED_TYPES - {"snapshot", "summary", "broker"} == _TAGS
+    assert RESERVED_TYPES - {"snapshot", "summary", "broker", "hidden"} == _TAGS
     assert len(_TAGS) == len(_STRUCTS)
 
 
