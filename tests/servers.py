@@ -12,12 +12,15 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
+
+import pytest
 
 from gateway.broker.embedded import find_server
+from gateway.broker.wire import Server
 from tests.started import remember
 
-__all__ = ["RedisServer", "free_port"]
+__all__ = ["RedisServer", "attempts", "free_port"]
 
 PATIENCE = 30.0
 
@@ -43,6 +46,21 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+@contextlib.contextmanager
+def attempts() -> Iterator[list[str]]:
+    """Note the address at every attempt to connect to a server, as long as it lasts."""
+    made: list[str] = []
+    opening = Server.open
+
+    async def noted(self: Server, *arguments: Any) -> Any:
+        made.append(self.name)
+        return await opening(self, *arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Server, "open", noted)
+        yield made
 
 
 class RedisServer:

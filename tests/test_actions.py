@@ -13,7 +13,8 @@ from gateway.broker.redis import RedisBroker
 from gateway.errors import BrokerUnavailableError, CommandError
 from gateway.grants import EVERYTHING, Grant, Identity
 from gateway.types import START, Position, Topic
-from tests.servers import RedisServer
+from tests.servers import RedisServer, attempts
+from tests.serving import eventually
 
 CALLER = Caller(client="c1", identity=EVERYTHING)
 
@@ -63,7 +64,8 @@ async def test_append_waits_for_a_broker_that_is_away(tmp_path: Path, key_prefix
         await actions.publish(CALLER, "t", raw({"n": 1}), count=1)
         with server.away():
             publishing = asyncio.create_task(actions.publish(CALLER, "t", raw({"n": 2}), count=2))
-            await asyncio.sleep(0.2)
+            with attempts() as made:
+                await eventually(lambda: len(made) >= 2)
             assert not publishing.done()
         assert (await publishing).offset == 2
         await broker.aclose()

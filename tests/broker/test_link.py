@@ -16,7 +16,7 @@ from gateway.errors import BrokerUnavailableError
 from gateway.types import START, Position
 from tests.broker.author import act
 from tests.broker.conftest import TOPIC
-from tests.servers import RedisServer, free_port
+from tests.servers import RedisServer, attempts, free_port
 
 
 class Ears:
@@ -230,7 +230,8 @@ async def test_lost_and_restored_over_a_restart(tmp_path: Path, ears: Ears) -> N
             await turned(ears, ["lost"])
             assert not link.up
             waiting = [asyncio.create_task(link.subscribe(name)) for name in ("a", "b")]
-            await asyncio.sleep(0.1)
+            with attempts() as made:
+                await until(lambda: len(made) >= 2)
             assert not any(task.done() for task in waiting)
         await asyncio.gather(*waiting)
         await until(lambda: link.up)

@@ -52,6 +52,7 @@ class _Pipe:
                         return
                     continue
                 sink.write(data)
+                proxy.pieces += not down
                 await sink.drain()
 
 
@@ -77,6 +78,8 @@ class Proxy:
         """The allowance has been used up, and the connection that did it was cut."""
         self.opened = 0
         """Connections so far."""
+        self.pieces = 0
+        """What has been carried from clients to the target so far, read by read."""
         self._refusing = False
         self._pipes: set[_Pipe] = set()
         self._tasks: set[asyncio.Task[None]] = set()

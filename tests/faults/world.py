@@ -47,16 +47,24 @@ PREFIX = "f"
 TIMEOUT = 1.0
 """Seconds after which a silent Valkey is given up."""
 LEASE = 1.0
+SILENCE = 0.6
+"""Seconds after which client and gateway give up each other's silence."""
 DELTAS = {"agent_delta", "agent_thinking", "tool_call_delta"}
 
 
-def in_a_hurry(patch: Any) -> None:
-    """Shorten the pauses and patiences of client, link, hub and runs, so that a minute holds many faults."""
+def in_a_hurry(patch: Any, *, silence: float = SILENCE) -> None:
+    """Shorten the pauses and patiences of client, link, hub and runs, so that a minute holds many faults.
+
+    Args:
+        patch: Of the test.
+        silence: Seconds after which a client gives up a silent gateway; many readers in one process need more.
+
+    """
     for name, value in {
         "gateway.client.BACKOFF_BASE": 0.02,
         "gateway.client.BACKOFF_CAP": 0.2,
-        "gateway.client_socket.PING_PATIENCE": 0.6,
-        "gateway.client_socket.OPEN_PATIENCE": 1.0,
+        "gateway.client_socket.PING_PATIENCE": silence,
+        "gateway.client_socket.OPEN_PATIENCE": 2 * silence,
         "gateway.broker.link.LONGEST_PAUSE": 0.1,
         "gateway.hub._RETRY": (0.02, 0.1),
         "gateway.patience._MAX_DELAY": 0.1,
@@ -101,11 +109,13 @@ class World:
         directory: For the server's data.
         seed: Of everything that is drawn.
         tally: Where everything is counted.
+        silence: Seconds after which the gateway gives up a silent reader.
 
     """
 
-    def __init__(self, directory: Path, *, seed: int, tally: Tally) -> None:
+    def __init__(self, directory: Path, *, seed: int, tally: Tally, silence: float = SILENCE) -> None:
         self.tally = tally
+        self._silence = silence
         self.choice = random.Random(seed)
         self._directory = directory
         self.server = self._store("data")
@@ -184,7 +194,7 @@ class World:
                 drain=0,
                 audit_interval=0.2,
                 ping_interval=0.4,
-                pong_timeout=0.6,
+                pong_timeout=self._silence,
                 linger=0.3,
                 ring_bytes=256 * 1024,
             )
