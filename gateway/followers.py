@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Literal
 
 from gateway.client import Client
-from gateway.errors import CommandError, GatewayError, SnapshotError
+from gateway.errors import CommandError, ErrorCode, GatewayError, SnapshotError
 from gateway.follower import Follower, Handle
 from gateway.grants import Grant
 from gateway.positions import Positions
-from gateway.types import Topic, parse_topic
+from gateway.types import Position, Topic, parse_topic
 
 __all__ = ["Followers"]
 
@@ -62,6 +62,8 @@ class Followers:
         self._types = types
         self._mirror = mirror
         self._followed: dict[Topic, tuple[Follower, asyncio.Task[None]]] = {}
+        self._seen: dict[Topic, int] = {}
+        """What the last look found."""
         self._left: dict[Topic, int] = {}
         """Topics that made room, with the time of their last activity then, and those that the gateway refused."""
 
@@ -131,11 +133,21 @@ class Followers:
 
     async def _note_top(self, topic: Topic) -> None:
         try:
-            self._positions[topic] = await self._client.top(topic)
+            self._positions[topic] = await self._top(topic)
         except CommandError as error:
             if topic in self._names or error.temporary:
                 raise
-            logger.warning("%s cannot be followed: %s", topic, error)
+            self._refused(topic, error)
+
+    async def _top(self, topic: Topic) -> Position:
+        try:
+            return await self._client.top(topic)
+        except CommandError as error:
+            if error.code != ErrorCode.PERMISSION_DENIED:
+                raise
+        # Who may not read histories may still read what is there now.
+        async with self._client.subscribe(topic) as subscription:
+            return (await anext(subscription)).position
 
     async def _listed(self) -> dict[Topic, int]:
         """Give the topics that fit, with the time of their last activity (Unix, ms), those written last first."""
@@ -154,11 +166,12 @@ class Followers:
     async def _look(self) -> None:
         """Follow topics that are new, or that were written again."""
         listed = await self._listed()
+        before, self._seen = self._seen, listed
         self._left = {topic: at for topic, at in self._left.items() if topic in listed}
         for topic, at in listed.items():
             if topic in self._followed or at <= self._left.get(topic, -1):
                 continue
-            if len(self._followed) >= MAX_FOLLOWED and not await self._make_room(listed):
+            if len(self._followed) >= MAX_FOLLOWED and not await self._make_room(before):
                 return
             self._start(topic)
 
@@ -168,29 +181,24 @@ class Followers:
         )
         self._followed[topic] = follower, asyncio.create_task(follower.follow())
 
-    async def _make_room(self, listed: dict[Topic, int]) -> bool:
+    async def _make_room(self, before: dict[Topic, int]) -> bool:
         """Leave the topic that has been quiet for longest; False where none has been for long enough."""
-        loop = asyncio.get_running_loop()
         quiet = {
-            topic: follower.quiet_since
+            topic: since
             for topic, (follower, _) in self._followed.items()
-            if topic not in self._names and follower.quiet_since is not None
+            if topic not in self._names and (since := follower.quiet_since) is not None
         }
-        if not quiet:
+        topic = min(quiet, key=quiet.__getitem__, default=None)
+        if topic is None or asyncio.get_running_loop().time() - quiet[topic] < QUIET:
             return False
-        topic = min(quiet, key=lambda one: quiet[one] or 0.0)
-        # An answer: the connection is there, and what a topic has, had come before it.
-        await self._client.top(topic)
         follower, task = self._followed[topic]
-        since = follower.quiet_since
-        if since is None or loop.time() - since < QUIET:
-            return False
         await follower.close()
         await asyncio.wait([task])
         if task.exception() is not None:
             return False  # `_part_from_failed` tells
         del self._followed[topic]
-        self._left[topic] = listed.get(topic, -1)
+        # What came since the last look may not have been heard; the next look finds that it has been written.
+        self._left[topic] = before.get(topic, -1)
         return True
 
     def _part_from_failed(self) -> None:
@@ -201,6 +209,9 @@ class Followers:
             refused = isinstance(error, (CommandError, SnapshotError)) and self._client.failed is None
             if not refused or topic in self._names:
                 raise error
-            logger.warning("%s is not followed any more: %s", topic, error)
             del self._followed[topic]
-            self._left[topic] = _NEVER
+            self._refused(topic, error)
+
+    def _refused(self, topic: Topic, error: BaseException) -> None:
+        logger.warning("%s is not followed: %s", topic, error)
+        self._left[topic] = _NEVER

@@ -233,7 +233,7 @@ async def test_topic_that_is_refused_for_good_is_left_where_it_fits_a_pattern(
         await heard.count(1)
         bot.stop()
         await task
-    assert "t1 is not followed any more: 103" in caplog.text
+    assert "t1 is not followed: 103" in caplog.text
 
 
 # topics

@@ -68,16 +68,45 @@ async def test_topic_that_made_room_goes_on_where_it_was(monkeypatch: pytest.Mon
         first = await subscribed(server, "a")
         await first.push(delta(1))
         await list_topics(server, b=2, a=1)
-        await (await server.command("history")).reply({"epoch": EPOCH, "offset": 1})
         await server.command("unsubscribe")
         await subscribed(server, "b")
         # Nothing new on a.
         await list_topics(server, b=2, a=1)
         await list_topics(server, a=3, b=2)
-        await (await server.command("history")).reply({"epoch": EPOCH, "offset": 0})
         await server.command("unsubscribe")
         again = await subscribed(server, "a")
         assert (again.body["epoch"], again.body["offset"]) == (EPOCH, 1)
+
+
+async def test_topic_that_was_written_between_two_looks_is_taken_up_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_FOLLOWED", 1)
+    monkeypatch.setattr(module, "QUIET", 0.0)
+    async with protocol_server() as server, following(server, "*"):
+        await list_topics(server, a=1)
+        await subscribed(server, "a")
+        await list_topics(server, b=2, a=2)  # the event that a has now may still be on its way
+        await server.command("unsubscribe")
+        await subscribed(server, "b")
+        await list_topics(server, b=2, a=2)
+        await server.command("unsubscribe")
+        await subscribed(server, "a")
+
+
+async def test_who_may_not_read_histories_begins_with_what_is_there_now() -> None:
+    async with protocol_server() as server:
+        beginning = asyncio.create_task(_first_offset(server))
+        await (await server.command("history")).refuse(103)
+        command = await server.command("subscribe")
+        snapshot = Mirror("a", EPOCH, 7).snapshot()
+        await command.reply({"epoch": EPOCH, "offset": 7, "data": {"snapshot": snapshot}})
+        await server.command("unsubscribe")
+        assert await beginning == 7
+
+
+async def _first_offset(server: ProtocolServer) -> int:
+    async with following(server, "a", since="now"):
+        offset: int = (await server.command("subscribe")).body["offset"]
+        return offset
 
 
 async def test_first_look_notes_where_topics_stand() -> None:
