@@ -34,6 +34,18 @@ class ClientActions(ABC):
         """
         return await self._act("send", topic, id, content=content)
 
+    async def delete(self, topic: str) -> dict[str, Any]:
+        """Delete a topic's history with all that belongs to it, for good; a run that holds it ends.
+
+        Args:
+            topic: The topic.
+
+        Returns:
+            ``deleted``, false where nobody had written the topic, and ``epoch``, its new one.
+
+        """
+        return await self.rpc("delete", {"topic": parse_topic(topic)})
+
     async def edit(
         self, topic: str, message: str, content: str | list[Any], *, id: str | None = None
     ) -> dict[str, Any]:

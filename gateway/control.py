@@ -17,7 +17,7 @@ from gateway.broker.port import Broker, Link
 from gateway.errors import BrokerError, DisconnectError
 from gateway.types import Topic, new_id
 
-__all__ = ["PERIOD", "Control", "House", "Revocation"]
+__all__ = ["PERIOD", "Control", "House", "Revocation", "announce_deleted"]
 
 logger = logging.getLogger(__name__)
 
@@ -177,15 +177,6 @@ class Control:
         """
         await self._post("unsubscribe", user=user, topic=topic, client=client)
 
-    async def announce_deleted(self, topic: Topic, gone: str) -> None:
-        """Have all nodes delete a topic again, should its server come back with it.
-
-        Raises:
-            BrokerUnavailableError: The broker is away; nothing is known about the outcome.
-
-        """
-        await self._post("deleted", topic=topic, gone=gone)
-
     def revoked(self, user: str, issued_at: float | None) -> Revocation | None:
         """Tell whether a token counts no more: its user was sent away for good after it was issued.
 
@@ -266,8 +257,7 @@ class Control:
                     await self._news.wait()
 
     async def _post(self, kind: str, **facts: Any) -> None:
-        notice = {"kind": kind, "id": new_id(), "at": self._broker.now(), **facts}
-        await self._board.post(msgspec.json.encode(notice))
+        await _post(self._broker, kind, **facts)
         # What this node was asked, it has done when it answers.
         await self._read()
 
@@ -345,3 +335,23 @@ class Control:
             await self._board.say(payload)
         except BrokerError as error:
             logger.debug("a question stays without this node's answer: %s", error)
+
+
+async def announce_deleted(broker: Broker, topic: Topic, gone: str) -> None:
+    """Have all nodes delete a topic again, should its server ever come back with it.
+
+    Args:
+        broker: The store.
+        topic: The topic.
+        gone: What the deletion was answered with.
+
+    Raises:
+        BrokerUnavailableError: The broker is away; nothing is known about the outcome.
+
+    """
+    await _post(broker, "deleted", topic=topic, gone=gone)
+
+
+async def _post(broker: Broker, kind: str, **facts: Any) -> None:
+    notice = {"kind": kind, "id": new_id(), "at": broker.now(), **facts}
+    await broker.notices.post(msgspec.json.encode(notice))

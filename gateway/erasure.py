@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from gateway.broker.port import Broker, Deletion
-from gateway.control import Control
+from gateway.control import announce_deleted
 from gateway.errors import BrokerUnavailableError
 from gateway.types import START, Topic
 
@@ -22,13 +22,11 @@ class Erasure:
 
     Args:
         broker: Where they are.
-        control: Tells the other gateways.
 
     """
 
-    def __init__(self, broker: Broker, control: Control) -> None:
+    def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._control = control
 
     async def erase(self, topic: Topic) -> Deletion:
         """Delete the history that a topic has now; what is written later stays."""
@@ -41,7 +39,7 @@ class Erasure:
     async def _erase(self, topic: Topic, epoch: str) -> Deletion | None:
         deletion = await _insist(lambda: self._broker.delete(topic, epochs=epoch))
         if deletion is not None and deletion.gone:
-            await _insist(lambda: self._control.announce_deleted(topic, deletion.gone))
+            await _insist(lambda: announce_deleted(self._broker, topic, deletion.gone))
         return deletion
 
 

@@ -14,6 +14,7 @@ from gateway.actions.messages import WaitingMessages
 from gateway.actions.store import ActionStore, encoded
 from gateway.broker.port import Appended, AppendRequest, Broker, Entry
 from gateway.codec import decode_event
+from gateway.erasure import Erasure
 from gateway.errors import CommandError, ErrorCode, EventRefusedError
 from gateway.event_types import check_publishable
 from gateway.session import topic_of
@@ -37,11 +38,13 @@ class Actions:
         """Make the methods over a broker; later ones are added to `methods`."""
         self.broker: Broker = broker
         self._store = ActionStore(broker)
+        self._erasure = Erasure(broker)
         fates = Fates(self._store)
         messages = WaitingMessages(self._store, fates)
         self.methods: dict[str, Method] = {
             "cancel": Cancellations(self._store, messages, fates).cancel,
             "decide": Decisions(self._store, fates).decide,
+            "delete": self._delete,
             "edit": messages.edit,
             "send": messages.send,
             "topics": self._topics,
@@ -91,6 +94,11 @@ class Actions:
         if not isinstance(answer, Appended):
             raise CommandError(ErrorCode.INTERNAL, f"the store answered {type(answer).__name__}")
         return answer.position
+
+    async def _delete(self, caller: Caller, data: dict[str, Any]) -> dict[str, Any]:
+        topic = topic_field(data)
+        deletion = await self._erasure.erase(topic)
+        return {"topic": topic, "deleted": bool(deletion.epoch), "epoch": deletion.epoch}
 
     async def _topics(self, caller: Caller, data: dict[str, Any]) -> dict[str, Any]:
         may = caller.identity.may

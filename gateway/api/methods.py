@@ -57,7 +57,7 @@ class Methods:
         self._hub = hub
         self._control: Control = hub.control
         self._store = ActionStore(hub.broker)
-        self._erasure = Erasure(hub.broker, hub.control)
+        self._erasure = Erasure(hub.broker)
         self._pages = HistoryPages(hub.broker)
         self._writer = f"p/{new_id()}"
         self._free: list[int] = []

@@ -8,6 +8,7 @@ from starlette.routing import Route
 
 from gateway.answers import json_answer
 from gateway.api.methods import Methods
+from gateway.api.topics import topic_routes
 from gateway.codec import decode_event
 from gateway.errors import CommandError, ErrorCode, EventRefusedError
 from gateway.hub import Hub
@@ -19,8 +20,8 @@ MAX_BODY = 4 * 1024 * 1024
 
 
 def routes() -> list[Route]:
-    """Give the route of ``/api/{method}``."""
-    return [Route("/api/{method}", _answer, methods=["POST"])]
+    """Give the routes of ``/api/{method}`` and of topics as a whole."""
+    return [Route("/api/{method}", _answer, methods=["POST"]), *topic_routes()]
 
 
 async def _answer(request: Request) -> Response:

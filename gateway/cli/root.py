@@ -27,6 +27,8 @@ COMMANDS = (
     "cancel",
     "decide",
     "topics",
+    "export",
+    "delete",
 )
 
 USAGE = 2

@@ -20,6 +20,7 @@ __all__ = [
     "checked_redis_url",
     "client",
     "gateway_options",
+    "gateway_url",
     "next_update",
     "read_topic",
     "redis_options",
@@ -91,13 +92,18 @@ def client(url: str | None, token: str | None) -> Client:
         click.UsageError: The URL is none.
 
     """
-    if url is None:
-        found = _found()
-        url = DEFAULT_URL if found is None else found.url
     try:
-        return Client(url, token=token, patience=PATIENCE)
+        return Client(gateway_url(url), token=token, patience=PATIENCE)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
+
+
+def gateway_url(url: str | None) -> str:
+    """Give the address of the gateway that is meant: the given one, the one on this machine, the default."""
+    if url is not None:
+        return url
+    found = _found()
+    return DEFAULT_URL if found is None else found.url
 
 
 async def next_update(gateway: Client, subscription: Subscription) -> Update | None:
