@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import random
 import shutil
 import time
@@ -42,7 +43,8 @@ from tests.vectors_reader import canonical
 
 __all__ = ["World", "counted", "in_a_hurry"]
 
-PATIENCE = 30.0
+PATIENCE = float(os.environ.get("GATEWAY_TEST_PATIENCE", "30"))
+"""Seconds after which something hangs; raise it on a slow machine."""
 PREFIX = "f"
 TIMEOUT = 1.0
 """Seconds after which a silent Valkey is given up."""
