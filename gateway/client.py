@@ -11,7 +11,7 @@ from typing import Any, Self
 from gateway.client_actions import ClientActions
 from gateway.client_socket import ClientSocket, shown_url, websocket_url
 from gateway.errors import CommandError, DisconnectError, ErrorCode, GatewayError, UnreachableError
-from gateway.reader import Since, Update
+from gateway.reader import Lens, Since, Update
 from gateway.subscription import Subscription
 from gateway.types import Position, parse_topic
 
@@ -125,7 +125,13 @@ class Client(ClientActions):
         return Position(epoch=reply.get("epoch", ""), offset=reply.get("offset", 0))
 
     def subscribe(
-        self, topic: str, *, since: Since = None, mirror: bool = True, types: Sequence[str] | None = None
+        self,
+        topic: str,
+        *,
+        since: Since = None,
+        mirror: bool = True,
+        types: Sequence[str] | None = None,
+        lens: Lens = None,
     ) -> Subscription:
         """Follow a topic.
 
@@ -137,6 +143,9 @@ class Client(ClientActions):
                 there is none before the first snapshot. False yields each event that the history holds.
             types: The event types, and groups of them, that the gateway is to send (PROTOCOL 3.8); None for all.
                 A mirror holds what these tell.
+            lens: Beside ``types``: ``{"rate": n}`` takes at most n flushes a second, ``{"finished": True}`` no deltas;
+                ``"summary"`` instead of all that yields the topic's summaries (PROTOCOL 3.9) as ``data``, without a
+                mirror. None takes everything at once.
 
         Raises:
             ValueError: The topic is no topic's name, or ``types`` names none.
@@ -148,7 +157,11 @@ class Client(ClientActions):
             raise CommandError(ErrorCode.ALREADY_SUBSCRIBED, f"this client follows {name} already")
         if types is not None and (isinstance(types, str) or not types):
             raise ValueError(f"expected types to be a list of event types, got {types!r}")
-        subscription = Subscription(name, since=since, mirror=mirror, types=types, ask=self._ask, leave=self._leave)
+        if lens == "summary":
+            since, mirror, types = None, False, None
+        subscription = Subscription(
+            name, since=since, mirror=mirror, types=types, lens=lens, ask=self._ask, leave=self._leave
+        )
         if self._error is not None:
             subscription.fail(self._error)
             return subscription
@@ -373,6 +386,7 @@ async def subscribe(
     token: str | None = None,
     mirror: bool = True,
     types: Sequence[str] | None = None,
+    lens: Lens = None,
 ) -> AsyncGenerator[Update, None]:
     """Follow one topic of a gateway, which may as well not be up yet.
 
@@ -383,6 +397,7 @@ async def subscribe(
         token: What the gateway knows the caller by; None where it asks for none.
         mirror: Keep an exact mirror, as `Client.subscribe` has it.
         types: The event types that are wanted, as `Client.subscribe` has it.
+        lens: How it is seen, as `Client.subscribe` has it.
 
     Raises:
         ValueError: URL or topic is none.
@@ -390,7 +405,7 @@ async def subscribe(
 
     """
     async with opened(Client(url, token=token)) as client:
-        async for update in client.subscribe(topic, since=since, mirror=mirror, types=types):
+        async for update in client.subscribe(topic, since=since, mirror=mirror, types=types, lens=lens):
             yield update
 
 

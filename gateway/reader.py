@@ -10,10 +10,13 @@ from gateway.events import Event, from_dict
 from gateway.mirror import Mirror
 from gateway.types import START, Position, Topic
 
-__all__ = ["Reader", "Since", "Update"]
+__all__ = ["Lens", "Reader", "Since", "Update"]
 
 Since: TypeAlias = Mirror | Position | Literal["start"] | None
 """Where reading begins: a mirror's position, a position, the topic's first event, or (None) now."""
+
+Lens: TypeAlias = Mapping[str, Any] | Literal["summary"] | None
+"""What the gateway is to show of a topic: ``types``, ``rate``, ``finished``, or its summary (PROTOCOL 3.8, 3.9)."""
 
 
 class Update(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,15 +71,22 @@ class Reader:
         mirror: Take a snapshot wherever that is the shorter way; False wants each event and takes a snapshot only
             where the history was trimmed or replaced.
         types: The event types, and groups of them, that the gateway is asked for; None wants all.
+        lens: What else the gateway is asked for (PROTOCOL 3.8), or ``"summary"``; None wants everything at once.
 
     """
 
     def __init__(
-        self, topic: Topic, *, since: Since = None, mirror: bool = True, types: Sequence[str] | None = None
+        self,
+        topic: Topic,
+        *,
+        since: Since = None,
+        mirror: bool = True,
+        types: Sequence[str] | None = None,
+        lens: Lens = None,
     ) -> None:
         self.topic = topic
         self.mirror = mirror
-        self.types = types
+        self.lens = _with_types(lens, types)
         self.position: Position | None
         """After all that was received; None before the first reply of a reader that begins now."""
         if isinstance(since, Mirror):
@@ -100,7 +110,7 @@ class Reader:
         self.live = self.asks = False
         self._parts = None
         body: dict[str, Any] = {"channel": self.topic}
-        self._recovers = self.position is not None and not self._wants_snapshot
+        self._recovers = self.position is not None and not self._wants_snapshot and self.lens != "summary"
         if self.position is not None and self._recovers:
             body["recover"] = True
             if self.position != START:  # without a position it is from the start (PROTOCOL 3.2)
@@ -108,8 +118,8 @@ class Reader:
         data: dict[str, Any] = {}
         if self.mirror or self._wants_snapshot:
             data["mirror"] = True
-        if self.types is not None:
-            data["lens"] = {"types": list(self.types)}
+        if self.lens:
+            data["lens"] = self.lens
         if data:
             body["data"] = data
         self.asked = body
@@ -124,6 +134,9 @@ class Reader:
         """
         self.live = True
         data = reply.get("data")
+        summary = data.get("summary") if isinstance(data, dict) else None
+        if isinstance(summary, dict):
+            return [self._summed_up(summary)]
         snapshot = data.get("snapshot") if isinstance(data, dict) else None
         if isinstance(snapshot, dict):
             if "parts" in snapshot:
@@ -159,6 +172,8 @@ class Reader:
         data: dict[str, Any] = publication.get("data") or {}
         offset = publication.get("offset", 0)
         if not offset:
+            if data.get("type") == "summary":
+                return [self._summed_up(data)]
             return self._pushed_snapshot(data) if data.get("type") == "snapshot" else []
         if self._parts is not None or self.position is None or offset <= self.position.offset:
             return []
@@ -170,6 +185,14 @@ class Reader:
         self.position = Position(epoch=self.position.epoch, offset=offset)
         self._hole_at = None
         return [Update(topic=self.topic, data=data, position=self.position, first=first)]
+
+    def change(self, lens: Lens) -> None:
+        """See the topic otherwise from now on: from where it stands, or with a snapshot where other types are shown."""
+        before, self.lens = self.lens, lens
+        if self.mirror and _shown(before) != _shown(lens):
+            self._wants_snapshot = True
+        self.asks = True
+        self.live = False
 
     def unrecoverable(self) -> None:
         """Take the verdict that the position may not go on: ask for a snapshot."""
@@ -207,6 +230,10 @@ class Reader:
             raise SnapshotError(f"expected the parts of a snapshot of {self.topic} to be JSON: {error}") from error
         return [self._restored(snapshot)]
 
+    def _summed_up(self, summary: dict[str, Any]) -> Update:
+        position = Position(epoch=summary.get("epoch", ""), offset=summary.get("offset", 0))
+        return Update(topic=self.topic, data=summary, position=position, first=position.offset)
+
     def _restored(self, snapshot: dict[str, Any]) -> Update:
         try:
             position = Position(epoch=snapshot["epoch"], offset=snapshot["offset"])
@@ -221,3 +248,15 @@ class Reader:
             self.asks = True
             self.live = False
         return Update(topic=self.topic, data=data, position=position, first=position.offset, snapshot=True)
+
+
+def _with_types(lens: Lens, types: Sequence[str] | None) -> Lens:
+    return lens if types is None or isinstance(lens, str) else {**(lens or {}), "types": list(types)}
+
+
+def _shown(lens: Lens) -> object:
+    """Give what decides which events a lens shows."""
+    if lens is None or isinstance(lens, str):
+        return lens and (lens,), False
+    types = lens.get("types")
+    return types and tuple(types), bool(lens.get("finished"))

@@ -9,7 +9,7 @@ import msgspec
 
 from gateway.errors import CommandError
 from gateway.mirror import Mirror
-from gateway.reader import Reader, Since, Update
+from gateway.reader import Lens, Reader, Since, Update
 from gateway.types import Publication, Topic
 
 __all__ = ["MAX_QUEUED", "Subscription"]
@@ -33,10 +33,11 @@ class Subscription:
         since: Since,
         mirror: bool,
         types: Sequence[str] | None = None,
+        lens: Lens = None,
         ask: "Callable[[Subscription], None]",
         leave: "Callable[[Subscription], None]",
     ) -> None:
-        self.reader = Reader(topic, since=since, mirror=mirror, types=types)
+        self.reader = Reader(topic, since=since, mirror=mirror, types=types, lens=lens)
         self.mirror: Mirror | None = None
         """At the position of the last update taken; None until the first snapshot, or where none is kept."""
         if mirror:
@@ -100,6 +101,22 @@ class Subscription:
                 self.mirror.resume(update.position.epoch)
             self.mirror.apply(Publication(offset=update.position.offset, data=update.data, first=update.first))
         return msgspec.structs.replace(update, kept=self.mirror)
+
+    def change_lens(self, lens: Lens) -> None:
+        """See the topic otherwise from now on; where other types are shown a mirror begins anew, with a snapshot.
+
+        Args:
+            lens: As of `Client.subscribe`; to and from ``"summary"`` there is no change.
+
+        Raises:
+            ValueError: The subscription is, or shall become, one of a summary.
+
+        """
+        if "summary" in (lens, self.reader.lens):
+            raise ValueError("expected a subscription of events: one of a summary stays one")
+        self.reader.change(lens)
+        if not self._closed and not self.paused:
+            self._ask(self)
 
     async def aclose(self) -> None:
         """Leave the topic; what was not taken is dropped."""
