@@ -1,11 +1,13 @@
 """How a run goes on after its process was restarted: it still holds its topic, all else is read from there."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from gateway.blobs import LARGE
 from gateway.broker.port import Appended, Deleted, Ended
+from gateway.codec import encode_json
 from gateway.context.usage import Usage
 from gateway.ending import seal
 from gateway.errors import FencedError, RunEndedError, TopicDeletedError
@@ -116,7 +118,9 @@ class Resumption(msgspec.Struct, frozen=True, kw_only=True):
         yield {"type": "agent_start", **common, **known}
         names = ("id", "agent_name", "system_prompt", "needs_response", "iteration", "max_iterations", "started_at")
         fields = {name: context[name] for name in (*names, "title") if context[name] is not None}
-        yield {"type": "context", **common, **fields, "tool_calls": {"from": 0, "items": context["tool_calls"]}}
+        yield {"type": "context", **common, **fields}
+        for number, items in _pieces(context["tool_calls"]):
+            yield {"type": "context", **common, "tool_calls": {"from": number, "items": items}}
         for call, counters in entry["calls"].items():
             yield {"type": "usage", **common, "call": call, **counters}
 
@@ -150,3 +154,18 @@ class Resumption(msgspec.Struct, frozen=True, kw_only=True):
             approvals=[approval for approval in mirror["approvals"] if approval["run"] == self.run],
             actions=list(actions_of(mirror, self.run)),
         )
+
+
+def _pieces(calls: Sequence[Any]) -> Iterator[tuple[int, list[Any]]]:
+    """Cut a context's tool calls into pieces of which each can be an event; gives each with the number of its first."""
+    piece: list[Any] = []
+    first = size = 0
+    for number, call in enumerate(calls):
+        added = len(encode_json(call))
+        if piece and size + added > LARGE:
+            yield first, piece
+            piece, first, size = [], number, 0
+        piece.append(call)
+        size += added
+    if piece:
+        yield first, piece

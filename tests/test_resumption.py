@@ -104,6 +104,21 @@ async def test_run_goes_on_with_what_it_was_writing_sealed(publisher: Publisher,
     assert (await events(broker, TOPIC))[-1]["usage"]["output_tokens"] == 5
 
 
+async def test_run_with_more_tool_calls_than_an_event_can_hold_goes_on(
+    publisher: Publisher, broker: RedisBroker
+) -> None:
+    calls = [{"id": f"c{number}", "text": "x" * 40_000} for number in range(6)]
+    first = await killed(publisher, Message.user("Hi"))
+    for call in calls:
+        await first.change_context(lambda context, call=call: context.add_tool_call(call))  # type: ignore[misc]
+    await first.flush()
+    async with publisher.resume(await die(publisher, first)) as run:
+        assert len(run.context.tool_calls) == len(calls)
+    state = await mirror(broker, TOPIC)
+    assert state["runs"][0]["status"] == "completed"
+    assert [call["id"] for call in state["context"]["tool_calls"]] == [call["id"] for call in calls]
+
+
 async def test_pending_question_is_found_again(publisher: Publisher, broker: RedisBroker) -> None:
     ran: list[Any] = []
     first = await killed(publisher, Message.user("Hi"), Message.assistant(None, tool_calls=(CALL,)))
