@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable
 from ipaddress import ip_address
 from typing import Any
@@ -11,15 +12,22 @@ import msgspec
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidMessage, InvalidStatus, InvalidURI, WebSocketException
 
-from gateway.errors import CommandError, DisconnectCode, DisconnectError, UnreachableError
+from gateway.client_token import Token, present
+from gateway.errors import CommandError, DisconnectCode, DisconnectError, ErrorCode, UnreachableError
 
 __all__ = ["Answer", "ClientSocket", "shown_url", "websocket_url"]
+
+logger = logging.getLogger(__name__)
 
 PATH = "/connection/websocket"
 OPEN_PATIENCE = 10.0
 """Seconds for the TCP connection, the handshake and the connect command together."""
 PING_PATIENCE = 10.0
 """Seconds beyond the promised ping interval after which silence means a dead connection."""
+RENEWED_AT = 0.8
+"""The part of a token's life after which a fresh one is shown."""
+RENEW_PAUSE = 1.0
+"""Seconds between two tries at least."""
 MAX_FRAME = 1024 * 1024
 """Bytes; a gateway's own frames end at 128 KiB (PROTOCOL 2.4)."""
 
@@ -50,9 +58,15 @@ class ClientSocket:
         self._pong = False
         self._connection: ClientConnection
         self._task: asyncio.Task[None]
+        self._renewing: asyncio.Task[None] | None = None
+        """Shows fresh tokens, where one expires and another can be made."""
 
-    async def open(self, url: str, *, token: str | None) -> None:
+    async def open(self, url: str, *, token: Token) -> None:
         """Connect and introduce oneself.
+
+        Args:
+            url: The websocket's.
+            token: Is made anew, where it is a function, before the gateway would end the connection with it.
 
         Raises:
             UnreachableError: Nobody answers as a gateway.
@@ -85,13 +99,21 @@ class ClientSocket:
         self._task = asyncio.create_task(self._live())
         try:
             async with asyncio.timeout(OPEN_PATIENCE):
-                await self.ask("connect", {} if token is None else {"token": token})
+                shown = await present(token, url=url)
+                reply = await self.ask("connect", {} if shown is None else {"token": shown})
         except TimeoutError as error:
             await self.aclose()
             raise UnreachableError(url=url, reason="no reply to the connect command", temporary=True) from error
+        except CommandError as error:
+            await self.aclose()
+            if callable(token) and error.code == ErrorCode.TOKEN_EXPIRED:  # the next one need not have
+                raise CommandError(error.code, error.message, temporary=True) from error
+            raise
         except BaseException:
             await self.aclose()
             raise
+        if callable(token) and reply.get("expires"):
+            self._renewing = asyncio.create_task(self._renew(token, url, float(reply.get("ttl") or 0)))
 
     def command(self, method: str, body: dict[str, Any], *, answer: Answer, refusal: Refusal) -> None:
         """Send a command; its reply is answered in the order of arrival, or never where the connection ends."""
@@ -128,9 +150,27 @@ class ClientSocket:
     async def aclose(self) -> None:
         """Close the connection; an orderly close first, at most a second long."""
         await self._connection.close()
-        self._task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._task
+        for task in (self._renewing, self._task):
+            if task is not None:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+
+    async def _renew(self, token: Token, url: str, ttl: float) -> None:
+        """Show a fresh token before each one expires; where none is to be had the gateway ends the connection."""
+        while True:
+            await asyncio.sleep(max(ttl * RENEWED_AT, RENEW_PAUSE))
+            try:
+                reply = await self.ask("refresh", {"token": await present(token, url=url)})
+            except DisconnectError:
+                return
+            except (CommandError, UnreachableError) as error:
+                logger.warning("the token could not be renewed (%s); trying on", error)
+                ttl = 0.0
+            else:
+                if not reply.get("expires"):
+                    return
+                ttl = float(reply.get("ttl") or 0)
 
     async def _live(self) -> None:
         writing = asyncio.create_task(self._write())
