@@ -2,7 +2,9 @@
 
 import asyncio
 import re
+import shutil
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -21,7 +23,8 @@ from gateway.mirror import Mirror
 from gateway.publisher import Publisher
 from gateway.types import START, Topic
 from tests.publishing import events, until
-from tests.serving import Gateway, serve
+from tests.servers import RedisServer
+from tests.serving import Gateway, eventually, serve
 
 TOPIC = Topic("chat:1/a")
 
@@ -177,3 +180,53 @@ async def test_delete_needs_its_grant(redis_url: str, key_prefix: str) -> None:
         for headers, status in (({}, 401), ({"x-api-key": "a-key-of-sixteen-characters"}, 200)):
             assert (await http.delete("/topics/t", headers=headers)).status_code == status
             assert (await http.get("/topics/t/export", headers=headers)).status_code == status
+
+
+# a server that comes back with the topic
+
+
+async def test_a_rollback_brings_nothing_back_to_any_reader(tmp_path: Path, key_prefix: str) -> None:
+    """Two gateways; the data of before the deletion come back while both run, and the run is still alive."""
+    server = RedisServer(tmp_path / "now", {"save": "3600 1"})
+    data = tmp_path / "now" / "dump.rdb"
+    with server:
+        broker = RedisBroker(server.url, key_prefix=key_prefix)
+        publisher = Publisher(broker=broker, lease=60)
+        writing = publisher.run(TOPIC, agent="a")
+        run = await writing.__aenter__()
+        await run.add_message(Message.user("secret"))
+        await run.flush()
+        async with Redis.from_url(server.url) as redis:
+            await redis.save()
+        shutil.copy(data, tmp_path / "old.rdb")
+        async with serve(server.url, key_prefix) as one, serve(server.url, key_prefix) as two:
+            async with one.plain() as first, two.plain() as second:
+                for reader in (first, second):
+                    await reader.ask("subscribe", {"channel": TOPIC, "data": {"mirror": True}})
+                await first.ask("rpc", {"method": "delete", "data": {"topic": TOPIC}})
+                for reader in (first, second):
+                    assert (await reader.push())["pub"]["data"]["mirror"]["runs"] == []
+                server.kill()
+                shutil.copy(tmp_path / "old.rdb", data)
+                server.start()
+                await eventually(lambda: one.hub.sure and two.hub.sure)
+                for gateway in (one, two):
+                    async with httpx.AsyncClient(base_url=gateway.http, trust_env=False) as http:
+                        answer = await http.get(f"/topics/{TOPIC.replace('/', '%2F')}")
+                        assert "secret" not in answer.text
+                        assert answer.json()["offset"] == 0
+                for reader in (first, second):
+                    await reader.ask("ping", {})
+                    assert "secret" not in str(reader.pushes)
+
+            async def go_on() -> None:
+                while True:
+                    await run.delta("late")
+
+            with pytest.raises(TopicDeletedError):
+                await go_on()
+        assert await events(broker, TOPIC) == []
+        with pytest.raises(TopicDeletedError):
+            await writing.__aexit__(None, None, None)
+        await publisher.aclose()
+        await broker.aclose()
