@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 LLM_VENV ?= .venv-llm
 
-.PHONY: demo demo-llm test check bench soak browser faketime node clean
+.PHONY: demo demo-llm test check bench profile baselines soak browser faketime node clean
 
 demo: $(VENV)/.demo
 	$(BIN)/gateway demo $(DEMO)
@@ -24,8 +24,17 @@ check: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
+# BENCH: names and options, e.g. `make bench BENCH="fanout chat --rounds 3"`; a core or two that nobody else uses.
 bench: $(VENV)/.dev
-	$(BIN)/python -m bench
+	$(BIN)/python -m bench $(BENCH)
+
+profile: $(VENV)/.dev
+	$(BIN)/python -m bench.profile $(PROFILE)
+
+# What `make bench` measures beside us where it is there: npm's uWebSockets.js, ws, socket.io, Debian's nats-server, nchan.
+baselines:
+	apt-get update -qq && apt-get install -y -qq nats-server nginx-light libnginx-mod-nchan linux-perf
+	cd bench/baselines/node && npm install --no-package-lock --no-audit --no-fund --ignore-scripts
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; set PYTHON=..."; exit 1; }

@@ -1,6 +1,6 @@
 """Many topics with few readers, through a real store: the gateway beside a bare hub and what others run.
 
-    python -m bench.chat [--shapes 1000:1,1000:2,5000:1,1000:1:5] [--rounds 7] [--seconds 2] [--only NAMES] [--json FILE]
+    python -m bench.chat [--shapes 1000:1,1000:2,5000:1,1000:1:5] [--rate 60000] [--rounds 7] [--json FILE]
 
 A shape is topics, readers of each, and topics that one connection reads (1 where it is absent). Gateway, bare hub and
 node hear the same channels, to which a run on every topic appends single events with the product's own script.

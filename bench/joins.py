@@ -26,9 +26,36 @@ from gateway.types import Topic
 from tests.e2e.processes import Gateway
 
 TOPIC = Topic("bench:joins")
-WORDS = (
-    "the of a to and in that it is was for on as with be by at this have from or an but not are what all were".split()
-)
+WORDS = "the of a to and in that it is was for on as with be by at this have from or an but not are what all were"
+    "the",
+    "of",
+    "a",
+    "to",
+    "and",
+    "in",
+    "that",
+    "it",
+    "is",
+    "was",
+    "for",
+    "on",
+    "as",
+    "with",
+    "be",
+    "by",
+    "at",
+    "this",
+    "have",
+    "from",
+    "or",
+    "an",
+    "but",
+    "not",
+    "are",
+    "what",
+    "all",
+    "were",
+]
 LAST = "the-last-word"
 SUBSCRIBE = {"id": 2, "subscribe": {"channel": TOPIC, "data": {"mirror": True}}}
 
@@ -70,7 +97,7 @@ async def scripts(redis: Redis) -> int:
 
 
 async def main(given: argparse.Namespace) -> None:
-    choose = random.Random(1).choice
+    choose, words = random.Random(1).choice, WORDS.split()
     cold: list[Join] = []
     warm: list[Join] = []
     herds: list[tuple[float, float, int]] = []
@@ -85,7 +112,7 @@ async def main(given: argparse.Namespace) -> None:
         async with Publisher(broker=broker) as publisher, publisher.run(TOPIC, agent="bench") as agent:
             for turn in range(given.turns):
                 await agent.add_message(Message.user(f"question {turn}"))
-                pieces = [choose(WORDS) + " " for _ in range(given.tokens // given.turns)]
+                pieces = [choose(words) + " " for _ in range(given.tokens // given.turns)]
                 for piece in pieces:
                     await agent.delta(piece)
                 if turn < given.turns - 1:

@@ -10,7 +10,6 @@ import argparse
 import asyncio
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections import Counter
@@ -96,9 +95,7 @@ async def profile(title: str, shape: Shape, window: int, given: argparse.Namespa
         async with connected(CHAT[given.only or "gateway"], tools, shape) as (running, load):
             result = await asyncio.to_thread(load.run, 2, window=window, server=running.pids)
             each = result.server_cpu / max(result.delivered, 1) * 1e6
-            say(
-                f"\n== {title}: {each:.2f} us of CPU a delivery, {result.joined:.1f} joined, {result.busy:.0%} of a core"
-            )
+            say(f"\n== {title}: {each:.2f} us a delivery, {result.joined:.1f} joined, {result.busy:.0%} of a core")
             pid = running.pids[0]
             for tool in (by_perf, by_py_spy):
                 program = {"by_perf": "perf", "by_py_spy": "py-spy"}[tool.__name__]

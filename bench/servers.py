@@ -15,7 +15,7 @@ import hiredis
 import msgspec
 import psutil
 
-from bench.load import CLOCK, HERE, Load, Shape, messages, pinned
+from bench.load import HERE, Load, Shape, messages, pinned
 from gateway.broker.calls import append_arguments
 from gateway.broker.embedded import EmbeddedServer
 from gateway.broker.keys import Keys
@@ -30,6 +30,7 @@ from tests.e2e.processes import Gateway, free_port
 __all__ = ["CHAT", "FAN_OUT", "AbsentError", "Kind", "Running", "connected", "family", "gateway"]
 
 NODE = HERE / "baselines" / "node"
+NCHAN = Path("/usr/lib/nginx/modules/ngx_nchan_module.so")
 TOPIC = "bench:{TTT}"
 QUERY = "topics=%d&step=%d&each=%d"
 LEASE = 3_600_000
@@ -69,8 +70,8 @@ def resp(*words: str | bytes | int) -> bytes:
     return packed
 
 
-async def listening(port: int, process: subprocess.Popen[bytes], *, to_readers: bool = True) -> None:
-    """Wait until a server takes connections, without making one where each is counted."""
+async def listening(port: int, process: subprocess.Popen[bytes]) -> None:
+    """Wait until a server takes connections, without making one: some servers count them."""
     for _ in range(round(PATIENCE / 0.02)):
         if process.poll() is not None:
             raise SystemExit(f"bench: {process.args!r} ended with {process.returncode}")
@@ -176,7 +177,7 @@ def query(shape: Shape) -> str:
 
 
 @asynccontextmanager
-async def gateway(tools: Path, shape: Shape, *, ping_interval: float = 3600) -> AsyncIterator[Running]:
+async def gateway(_tools: Path, shape: Shape, *, ping_interval: float = 3600) -> AsyncIterator[Running]:
     """`gateway serve` with a real store in front: real appends, real sessions; it pings after so many seconds."""
     async with redis() as (url, store):
         server = Gateway(url, "--ping-interval", f"{ping_interval:g}")
@@ -200,7 +201,7 @@ async def gateway(tools: Path, shape: Shape, *, ping_interval: float = 3600) -> 
 # Baselines, fed with lines
 
 
-def lines(name: str, *command: str | Path) -> Kind:
+def lines(*command: str | Path) -> Kind:
     """Make a baseline that is fed with lines; ``PORT`` and ``FEED`` in its command are set."""
 
     @asynccontextmanager
@@ -235,7 +236,7 @@ def channels(*command: str | Path, path: str) -> Kind:
     """Make a baseline that hears what a gateway hears; ``PORT`` and ``URL`` in its command are set."""
 
     @asynccontextmanager
-    async def kind(tools: Path, shape: Shape) -> AsyncIterator[Running]:
+    async def kind(_tools: Path, shape: Shape) -> AsyncIterator[Running]:
         if command[0] == "node":
             require_node()
         async with redis() as (url, store):
@@ -251,7 +252,7 @@ def channels(*command: str | Path, path: str) -> Kind:
 
 
 @asynccontextmanager
-async def socketio(tools: Path, shape: Shape) -> AsyncIterator[Running]:
+async def socketio(_tools: Path, shape: Shape) -> AsyncIterator[Running]:
     """socket.io and its Redis adapter, fed as its emitter does."""
     require_node()
     async with redis() as (url, store):
@@ -274,7 +275,7 @@ async def socketio(tools: Path, shape: Shape) -> AsyncIterator[Running]:
 
 
 @asynccontextmanager
-async def nats(tools: Path, shape: Shape) -> AsyncIterator[Running]:
+async def nats(_tools: Path, shape: Shape) -> AsyncIterator[Running]:
     """nats-server's websocket; published over its own protocol."""
     if shutil.which("nats-server") is None:
         raise AbsentError("nats-server is not installed (make baselines)")
@@ -298,16 +299,15 @@ async def nats(tools: Path, shape: Shape) -> AsyncIterator[Running]:
 
 
 @asynccontextmanager
-async def nchan(tools: Path, shape: Shape) -> AsyncIterator[Running]:
+async def nchan(_tools: Path, shape: Shape) -> AsyncIterator[Running]:
     """nginx with Debian's nchan module; published by pipelined HTTP requests."""
-    module = next(Path("/usr/lib/nginx/modules").glob("ngx_nchan_module.so"), None)
-    if shutil.which("nginx") is None or module is None:
+    if shutil.which("nginx") is None or not NCHAN.exists():  # noqa: ASYNC240  # nothing else runs yet
         raise AbsentError("nginx with nchan is not installed (make baselines)")
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="gateway-bench-") as folder:
         config = Path(folder) / "nginx.conf"
         config.write_text(
-            f"load_module {module};\ndaemon off; worker_processes 1; pid {folder}/pid; error_log {folder}/error.log;\n"
+            f"load_module {NCHAN};\ndaemon off; worker_processes 1; pid {folder}/pid; error_log {folder}/error.log;\n"
             "worker_rlimit_nofile 40000; events { worker_connections 20000; }\n"
             "http { access_log off; keepalive_requests 1000000000; nchan_max_reserved_memory 512M;\n"
             f"server {{ listen 127.0.0.1:{port} backlog=4096;\n"
@@ -323,18 +323,18 @@ async def nchan(tools: Path, shape: Shape) -> AsyncIterator[Running]:
 
 
 FAN_OUT: dict[str, Kind] = {
-    "C loop, a send each": lines("floor", "FLOOR", "each", "PORT", "FEED", "READERS"),
-    "C loop, joined": lines("floor", "FLOOR", "joined", "PORT", "FEED", "READERS"),
-    "bare subclass": lines("subclass", *python("subclass", "PORT", "lines", "FEED")),
+    "C loop, a send each": lines("FLOOR", "each", "PORT", "FEED", "READERS"),
+    "C loop, joined": lines("FLOOR", "joined", "PORT", "FEED", "READERS"),
+    "bare subclass": lines(*python("subclass", "PORT", "lines", "FEED")),
     "bare subclass on Redis": channels(*python("subclass", "PORT", "redis", "URL", "gw:{bench:00000}"), path="/"),
     "gateway": gateway,
-    "uWebSockets.js": lines("uws", "node", NODE / "uws.mjs", "PORT", "FEED"),
+    "uWebSockets.js": lines("node", NODE / "uws.mjs", "PORT", "FEED"),
     "nats-server": nats,
-    "websockets broadcast": lines("broadcast", *python("broadcast", "PORT", "FEED")),
-    "npm ws": lines("ws", "node", NODE / "ws.mjs", "PORT", "lines", "FEED"),
+    "websockets broadcast": lines(*python("broadcast", "PORT", "FEED")),
+    "npm ws": lines("node", NODE / "ws.mjs", "PORT", "lines", "FEED"),
     "nchan": nchan,
     "socket.io": socketio,
-    "queue and task": lines("queues", *python("queues", "PORT", "FEED")),
+    "queue and task": lines(*python("queues", "PORT", "FEED")),
 }
 """Servers of one topic with many readers."""
 

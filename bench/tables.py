@@ -52,20 +52,20 @@ class Table:
     def show(self, file: Path | None) -> None:
         """Print it, and append it to a file as one line of JSON."""
         cells = [[name for name, _ in self._columns]]
-        for row in self._rows:
-            cells.append(
-                ["-" if value is None else format(value, spec) for value, (_, spec) in zip(row, self._columns)]
-            )
+        cells += [
+            ["-" if value is None else format(value, spec) for value, (_, spec) in zip(row, self._columns, strict=True)]
+            for row in self._rows
+        ]
         widths = [max(len(line[number]) for line in cells) for number in range(len(self._columns))]
         say(f"\n{self._title}")
         for line in cells:
             first, *others = (cell.strip() for cell in line)
-            say(LINE_UP.join([first.ljust(widths[0]), *(o.rjust(w) for o, w in zip(others, widths[1:]))]))
+            say(LINE_UP.join([first.ljust(widths[0]), *(o.rjust(w) for o, w in zip(others, widths[1:], strict=True))]))
         if self._note:
             say(self._note)
         if file is not None:
             names = [name for name, _ in self._columns]
-            rows = [dict(zip(names, row)) for row in self._rows]
+            rows = [dict(zip(names, row, strict=True)) for row in self._rows]
             machine = {"cores": os.cpu_count(), "system": platform.platform(), "python": platform.python_version()}
             entry = {"title": self._title, "at": int(time.time()), "machine": machine, "rows": rows}
             with file.open("a", encoding="utf-8") as out:

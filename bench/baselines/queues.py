@@ -43,7 +43,7 @@ async def endpoint(websocket: WebSocket) -> None:
 
 
 @asynccontextmanager
-async def lifespan(app: Starlette) -> AsyncIterator[None]:
+async def lifespan(_app: Starlette) -> AsyncIterator[None]:
     await asyncio.get_running_loop().create_server(lambda: Lines(heard), "127.0.0.1", int(sys.argv[2]))
     yield
 

@@ -58,7 +58,7 @@ async def endpoint(websocket: WebSocket) -> None:
 
 
 @asynccontextmanager
-async def lifespan(app: Starlette) -> AsyncIterator[None]:
+async def lifespan(_app: Starlette) -> AsyncIterator[None]:
     if sys.argv[2] == "redis":
         channels = Channels(sys.argv[3], lambda _, payload: heard(payload))
         await channels.connect()
