@@ -14,6 +14,7 @@ from gateway import note
 from gateway.bot_event import SNAPSHOT, BotEvent, type_of
 from gateway.client import Client, opened
 from gateway.client_socket import shown_url
+from gateway.client_token import Token
 from gateway.errors import GatewayError
 from gateway.followers import Followers
 from gateway.lens import MAX_TYPES
@@ -50,7 +51,8 @@ class Bot:
         url: The gateway's address; "" is ``GATEWAY_URL``, or the gateway that this user runs on this machine.
         topics: Names, and patterns in which ``*`` stands for any characters. New topics that fit are found within
             seconds.
-        token: What the gateway knows the bot by; None is ``GATEWAY_TOKEN``, or nothing.
+        token: What the gateway knows the bot by, a text or an async function that makes one, as `Client` has it; None
+            is ``GATEWAY_TOKEN``, or nothing.
         positions: A file in which the bot notes what it has handled, so that after a restart it goes on there: each
             event at least once. None begins anew with each start.
         since: Where a bot without positions begins on topics that are there already: with what comes from ``now``
@@ -70,7 +72,7 @@ class Bot:
         url: str = "",
         *,
         topics: str | Sequence[str] = ANY,
-        token: str | None = None,
+        token: Token = None,
         positions: str | os.PathLike[str] | None = None,
         since: Literal["now", "start"] = "now",
         mirror: bool = False,

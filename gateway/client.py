@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from gateway.client_actions import ClientActions
 from gateway.client_socket import ClientSocket, shown_url, websocket_url
+from gateway.client_token import Token
 from gateway.errors import CommandError, DisconnectError, ErrorCode, GatewayError, UnreachableError
 from gateway.reader import Lens, Since, Update
 from gateway.subscription import Subscription
@@ -37,7 +38,8 @@ class Client(ClientActions):
 
     Args:
         url: The gateway's address, such as ``http://127.0.0.1:8000`` or ``wss://example.org``.
-        token: What the gateway knows the caller by; None where it asks for none.
+        token: What the gateway knows the caller by: a text, or an async function that makes one for each connection
+            and before the last one expires; None where it asks for none.
         patience: Seconds until a command without an answer is given up, and until entering is.
 
     Raises:
@@ -48,7 +50,7 @@ class Client(ClientActions):
 
     """
 
-    def __init__(self, url: str, *, token: str | None = None, patience: float = COMMAND_PATIENCE) -> None:
+    def __init__(self, url: str, *, token: Token = None, patience: float = COMMAND_PATIENCE) -> None:
         self.url = websocket_url(url)
         self.sure = True
         """False while the gateway itself does not hear its broker: what is shown may be behind."""
@@ -383,7 +385,7 @@ async def subscribe(
     topic: str,
     *,
     since: Since = None,
-    token: str | None = None,
+    token: Token = None,
     mirror: bool = True,
     types: Sequence[str] | None = None,
     lens: Lens = None,
@@ -394,7 +396,7 @@ async def subscribe(
         url: The gateway's address.
         topic: The topic.
         since: Where to begin, as `Client.subscribe` has it.
-        token: What the gateway knows the caller by; None where it asks for none.
+        token: What the gateway knows the caller by, as `Client` has it.
         mirror: Keep an exact mirror, as `Client.subscribe` has it.
         types: The event types that are wanted, as `Client.subscribe` has it.
         lens: How it is seen, as `Client.subscribe` has it.

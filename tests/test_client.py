@@ -56,6 +56,37 @@ async def test_enter_introduces_itself_with_the_token() -> None:
         assert server.connected == [{"token": TOKEN}, {}]
 
 
+async def test_each_connection_shows_a_token_of_its_own() -> None:
+    made = iter(("first", "second"))
+
+    async def make() -> str:
+        return next(made)
+
+    async with protocol_server() as server, Client(server.url, token=make) as client:
+        client.subscribe("t")
+        await (await server.command("subscribe")).close(3005, "expired")
+        await server.command("subscribe")
+        assert server.connected == [{"token": "first"}, {"token": "second"}]
+
+
+async def test_token_that_cannot_be_made_for_a_while_ends_nothing() -> None:
+    made = iter((None, "second", "third"))
+
+    async def make() -> str:
+        token = next(made)
+        if token is None:
+            raise OSError("away")
+        return token
+
+    async with protocol_server() as server:
+        updates = subscribe(server.url, "t", token=make)
+        first = asyncio.create_task(anext(updates))
+        await joined(server)
+        assert (await first).position.offset == 4
+        assert server.connected == [{"token": "second"}]
+        await updates.aclose()
+
+
 async def test_enter_where_nobody_listens_is_unreachable() -> None:
     async with protocol_server() as server:
         pass
