@@ -4,6 +4,7 @@ import { Connection } from './connection.js';
 import { Emitter } from './emitter.js';
 import { CommandError, ErrorCode, NotConnectedError, TokenError } from './errors.js';
 import { list, object, text } from './fields.js';
+import { sameLens } from './lens.js';
 import { BrowserPage } from './page.js';
 import { readPublication } from './publication.js';
 import { Subscription } from './subscription.js';
@@ -126,20 +127,25 @@ export class Gateway {
   /**
    * Follow a topic. The same name gives the same object until each who asked for it has unsubscribed.
    * @param {string} name
-   * @param {{ mirror?: boolean, joins?: boolean }} [wants] `mirror: false` gets events only, from now on; `joins: true`
-   *   hears who comes and goes, if the first who asks for the topic wants it
+   * @param {{ mirror?: boolean, joins?: boolean, lens?: import('./index.js').Lens | null }} [wants] `mirror: false` gets
+   *   events only, from now on; `joins: true` hears who comes and goes, if the first who asks for the topic wants it;
+   *   `lens`: what is shown of it, `'summary'` for nothing but its summaries
    * @returns {Subscription}
    * @throws {TypeError} it is followed in the other way already
    */
-  subscribe(name, { mirror = true, joins = false } = {}) {
+  subscribe(name, { mirror: wanted = true, joins = false, lens = null } = {}) {
+    const mirror = wanted && lens !== 'summary';
     let topic = this.#topics.get(name);
     if (topic !== undefined && topic.mirrored !== mirror) {
       throw new TypeError(
         `topic ${name} is subscribed to with mirror: ${topic.mirrored}, asked with mirror: ${mirror}`,
       );
     }
+    if (topic !== undefined && !sameLens(topic.lens, lens)) {
+      throw new TypeError(`topic ${name} is subscribed to with another lens: ${JSON.stringify(topic.lens)}`);
+    }
     if (topic === undefined) {
-      topic = new Subscription(name, { mirror, joins }, this.#host);
+      topic = new Subscription(name, { mirror, joins, lens }, this.#host);
       this.#topics.set(name, topic);
     }
     topic.hold();

@@ -270,9 +270,10 @@ export class Gateway {
   /**
    * Follow a topic. The same name gives the same object until each who asked for it has unsubscribed.
    * `mirror: false` gets events only, from now on. `joins: true` hears who comes and goes, if the first who asks for the
-   * topic wants it.
+   * topic wants it. `lens`: what is shown of it.
+   * @throws {TypeError} the topic is followed already, in another way
    */
-  subscribe(name: string, wants?: { mirror?: boolean; joins?: boolean }): Subscription;
+  subscribe(name: string, wants?: { mirror?: boolean; joins?: boolean; lens?: Lens | null }): Subscription;
   /**
    * Call a method of the gateway. Without a connection it waits for one for up to 30 s. With an `id` in the data it is
    * sent again after a lost reply, until 30 s have passed; any other is sent once.
@@ -377,6 +378,48 @@ export interface Reader {
   user: string;
 }
 
+/**
+ * What a reader wants to be shown of a topic (PROTOCOL.md 3.8), or `'summary'` for nothing but its summaries: `types` of
+ * events and groups of them (`chat`, `tools`, `runs`, `usage`, `logs`), `rate` flushes a second at most, with
+ * neighbouring deltas merged, `finished` messages only, without their deltas.
+ */
+export type Lens = 'summary' | { types?: readonly string[]; rate?: number; finished?: boolean };
+
+/** A topic in short (PROTOCOL.md 3.9). */
+export interface Summary {
+  type: 'summary';
+  topic: string;
+  /** Unix time, ms. */
+  at: number;
+  epoch: string;
+  offset: number;
+  title: string | null;
+  /** `idle`, or that of the latest run. */
+  state: string;
+  run: string | null;
+  agent: string | null;
+  model: string | null;
+  parent: string | null;
+  /** Unix time, ms. */
+  started_at: number | null;
+  /** Unix time, ms. */
+  ended_at: number | null;
+  step: number;
+  max_iterations: number | null;
+  tokens: { input: number; output: number };
+  tokens_per_second: number;
+  events_per_second: number;
+  /** `waiting`, `thinking`, `writing`, `tool` or `approval`; null where nothing runs. */
+  phase: string | null;
+  tools: { id: string; name: string | null; started_at: number | null }[];
+  approvals: Pick<Approval, 'run' | 'tool_call_id' | 'name' | 'arguments' | 'requested_at' | 'expires_at'>[];
+  queue: number;
+  errors: number;
+  error: string | null;
+  viewers: number;
+  lag: { readers: number; events: number };
+}
+
 /** What a received frame did to a topic. */
 export interface Change {
   /** The events that were applied, in order; after a `reset`, those above the snapshot. */
@@ -399,10 +442,20 @@ export interface Subscription {
   readonly error: GatewayError | null;
   /** What this reader may do on the topic; null where nothing was said. */
   readonly grants: any[] | null;
+  /** What it asks to be shown; null for everything at once. */
+  readonly lens: Lens | null;
+  /**
+   * See the topic otherwise from now on, as a hidden page wants its deltas merged: another `rate` goes on from where it
+   * is; where other events are shown, a mirror begins anew with a snapshot.
+   * @throws {TypeError} it is, or shall become, a subscription of summaries
+   */
+  setLens(lens: Lens | null): void;
   /** Once for a received frame, after the mirror changed. */
   on(name: 'change', listener: (change: Change) => void): () => void;
   /** When `state` or `loading` changed. */
   on(name: 'state', listener: (state: TopicState) => void): () => void;
+  /** Of a topic that was asked for with `lens: 'summary'`: with the reply, and whenever it is another one. */
+  on(name: 'summary', listener: (summary: Summary) => void): () => void;
   /** Only of a topic that was asked for with `joins: true`. */
   on(name: 'join' | 'leave', listener: (reader: Reader) => void): () => void;
   /**

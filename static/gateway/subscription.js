@@ -10,6 +10,7 @@ import {
 import { Emitter } from './emitter.js';
 import { index, integer, list, object, text } from './fields.js';
 import { Head } from './head.js';
+import { sameEvents, sameLens } from './lens.js';
 import { Mirror } from './mirror.js';
 import { readPublication } from './publication.js';
 import { SnapshotParts } from './snapshot_parts.js';
@@ -36,6 +37,7 @@ export class Subscription {
   #holders = 0;
   #mirrored;
   #joins;
+  #lens;
   /** @type {'waiting' | 'asking' | 'subscribed' | 'denied' | 'ended'} */
   #phase = 'waiting';
   /** The mirror holds a state of the topic, so there is a position to go on from. */
@@ -57,17 +59,19 @@ export class Subscription {
   /** What this frame brought. @type {Publication[]} */
   #events = [];
   #reset = false;
+  /** It brought something, be it only the word that what came is hidden. */
+  #moved = false;
   /** The offset when this frame began. */
   #frameOffset = 0;
   #shown = '';
 
   /**
    * @param {string} name of the topic
-   * @param {{ mirror: boolean, joins: boolean }} wants without `mirror` only events, the mirror keeps no more than the
-   *   position; `joins`: to hear who comes and goes
+   * @param {{ mirror: boolean, joins: boolean, lens: import('./index.js').Lens | null }} wants without `mirror` only
+   *   events, the mirror keeps no more than the position; `joins`: to hear who comes and goes; `lens`: what is shown
    * @param {Host} host
    */
-  constructor(name, { mirror, joins }, host) {
+  constructor(name, { mirror, joins, lens }, host) {
     this.name = name;
     this.mirror = new Mirror({ topic: name });
     /** Why it was denied or ended. @type {GatewayError | null} */
@@ -76,6 +80,7 @@ export class Subscription {
     this.grants = null;
     this.#mirrored = mirror;
     this.#joins = joins;
+    this.#lens = lens;
     this.#host = host;
     this.#backoff = new Backoff(host.environment.random);
     this.#head = new Head(this.mirror, host.environment, {
@@ -111,9 +116,34 @@ export class Subscription {
     return this.#mirrored;
   }
 
+  /** What it asks to be shown; null for everything at once. */
+  get lens() {
+    return this.#lens;
+  }
+
   /**
-   * @param {'change' | 'state' | 'join' | 'leave'} name `change` comes once for a received frame, after the mirror
-   *   changed; `state` when `state` or `loading` changed; `join` and `leave` with the reader who comes or goes
+   * See the topic otherwise from now on. Another `rate` goes on from where it is; where other events are shown, a mirror
+   * begins anew with a snapshot.
+   * @param {import('./index.js').Lens | null} lens
+   * @throws {TypeError} it is, or shall become, a subscription of summaries
+   */
+  setLens(lens) {
+    if (this.#lens === 'summary' || lens === 'summary') {
+      throw new TypeError('a subscription of summaries stays one, and no other becomes one');
+    }
+    const before = this.#lens;
+    this.#lens = lens;
+    if (sameLens(before, lens)) return;
+    if (this.#mirrored && !sameEvents(before, lens)) this.#known = false;
+    if (this.#phase !== 'asking' && this.#phase !== 'subscribed') return;
+    this.#pause('waiting');
+    this.#ask();
+  }
+
+  /**
+   * @param {'change' | 'state' | 'join' | 'leave' | 'summary'} name `change` comes once for a received frame, after the
+   *   mirror changed; `state` when `state` or `loading` changed; `join` and `leave` with the reader who comes or goes;
+   *   `summary` with each summary
    * @param {(value: any) => void} listener
    * @returns {() => void} takes the listener away again
    */
@@ -194,7 +224,9 @@ export class Subscription {
     // What comes before the reply is of a subscription that was given up.
     if (this.#phase !== 'subscribed' || object(pub) === null) return;
     if (integer(pub.offset) === null) {
-      if (this.#mirrored && object(pub.data)?.type === 'snapshot') this.#takeSnapshotPush(pub.data);
+      const type = object(pub.data)?.type;
+      if (type === 'summary' && this.#lens === 'summary') this.#emitter.emit('summary', pub.data);
+      else if (this.#mirrored && type === 'snapshot') this.#takeSnapshotPush(pub.data);
     } else if (this.#parts !== null) {
       this.#keep(readPublication(pub), size);
     } else {
@@ -204,14 +236,16 @@ export class Subscription {
 
   /** The frame has ended: tell what it changed. */
   flush() {
-    const [events, reset] = [this.#events, this.#reset];
+    const [events, reset, moved] = [this.#events, this.#reset, this.#moved];
     const skipped = this.mirror.offset - this.#frameOffset;
     this.#events = [];
     this.#reset = false;
+    this.#moved = false;
     this.#frameOffset = this.mirror.offset;
+    if (moved || reset) this.#head.progressed();
     if (events.length > 0 || reset) {
-      this.#head.progressed();
-      if (!reset && skipped > LAG_OFFSETS && this.#phase === 'subscribed')
+      // Under a lens offsets are skipped all the time.
+      if (!reset && skipped > LAG_OFFSETS && this.#phase === 'subscribed' && this.#lens === null)
         this.#head.askAgain(this.#host.connection, this.name);
       this.#emitter.emit('change', { events, reset });
     }
@@ -246,7 +280,9 @@ export class Subscription {
       {
         channel: this.name,
         ...(this.#known && { recover: true, epoch, offset }),
-        ...(this.#mirrored && { data: { mirror: true } }),
+        ...((this.#mirrored || this.#lens !== null) && {
+          data: { ...(this.#mirrored && { mirror: true }), ...(this.#lens !== null && { lens: this.#lens }) },
+        }),
         ...(this.#joins && { join_leave: true }),
       },
       (error, reply) => {
@@ -257,7 +293,7 @@ export class Subscription {
         else this.#refused(error, connection);
       },
     );
-    this.#head.ask(connection, this.name);
+    if (this.#lens !== 'summary') this.#head.ask(connection, this.name);
     this.refresh();
   }
 
@@ -266,6 +302,11 @@ export class Subscription {
     this.#phase = 'subscribed';
     this.error = null;
     this.grants = list(object(reply.data)?.grants);
+    if (this.#lens === 'summary') {
+      const summary = object(object(reply.data)?.summary);
+      if (summary !== null) this.#emitter.emit('summary', summary);
+      return;
+    }
     const publications = (list(reply.publications) ?? []).map(readPublication);
     const snapshot = object(object(reply.data)?.snapshot);
     if (this.#mirrored && snapshot !== null) {
@@ -370,8 +411,10 @@ export class Subscription {
   #take(publication) {
     const { offset, first, data } = publication;
     const result = this.mirror.apply({ offset, first, data: this.#mirrored ? data : null });
-    if (result === 'applied') this.#events.push(publication);
-    else if (result === 'hole') this.#askAgain();
+    if (result === 'applied') {
+      this.#moved = true;
+      if (object(data)?.type !== 'hidden') this.#events.push(publication);
+    } else if (result === 'hole') this.#askAgain();
     return result !== 'hole';
   }
 

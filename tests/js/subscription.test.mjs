@@ -742,3 +742,82 @@ test('events only: a position that cannot go on is a reset', async () => {
   await server.publish('t', delta('!'));
   assert.deepEqual(offsets(changes[1]), [4]);
 });
+
+// Lenses
+
+test('a lens is asked for, and asked for again after a drop', async () => {
+  const { server } = await following(new FakeGateway(), { lens: { types: ['logs'], rate: 2 } });
+  const data = { mirror: true, lens: { types: ['logs'], rate: 2 } };
+  assert.deepEqual(server.asked('subscribe')[0], { channel: 't', data });
+  server.socket.drop(1006);
+  await server.clock.advance(200);
+  assert.deepEqual(server.asked('subscribe').at(-1).data, data);
+});
+
+test('what is hidden moves the position, and is no event', async () => {
+  const { server, topic, states, changes } = await following(new FakeGateway(), { lens: { types: ['logs'] } });
+  const before = changes.length;
+  server.socket.deliver(server.push('t', { pub: { data: { type: 'hidden' }, offset: 3, tags: { from: '1' } } }));
+  assert.equal(topic.mirror.offset, 3);
+  assert.equal(changes.length, before);
+  server.socket.deliver(server.push('t', { pub: { data: { type: 'log', message: 'm' }, offset: 900, tags: { from: '4' } } }));
+  assert.deepEqual(offsets(changes.at(-1)), [900]);
+  assert.equal(server.asked('history').length, 1);
+  assert.equal(states.at(-1), 'live');
+});
+
+test('another rate goes on from the position, other events begin with a snapshot', async () => {
+  const server = new FakeGateway();
+  await server.publish('t', delta('a'));
+  const { topic } = await following(server);
+  topic.setLens({ rate: 1 });
+  await settled();
+  assert.deepEqual(server.asked('subscribe').at(-1), {
+    channel: 't',
+    recover: true,
+    epoch: 'epochAAA',
+    offset: 1,
+    data: { mirror: true, lens: { rate: 1 } },
+  });
+  await server.publish('t', delta('b'));
+  assert.equal(text(topic), 'ab');
+  topic.setLens({ rate: 1, finished: true });
+  await settled();
+  assert.deepEqual(server.asked('subscribe').at(-1), {
+    channel: 't',
+    data: { mirror: true, lens: { rate: 1, finished: true } },
+  });
+  const asked = server.asked('subscribe').length;
+  topic.setLens({ finished: true, rate: 1 });
+  await settled();
+  assert.equal(server.asked('subscribe').length, asked);
+  assert.throws(() => topic.setLens('summary'), TypeError);
+});
+
+test('a lens that changes while there is no connection is asked for with the next', async () => {
+  const { server, topic } = await following();
+  server.socket.drop(1006);
+  topic.setLens({ rate: 1 });
+  await server.clock.advance(200);
+  assert.deepEqual(server.asked('subscribe').at(-1).data, { mirror: true, lens: { rate: 1 } });
+});
+
+test('summaries come with the reply, with pushes, and again after a drop', async () => {
+  const server = new FakeGateway();
+  server.answers.set('subscribe', () => ({ reply: { data: { summary: { type: 'summary', topic: 't', offset: 4 } } } }));
+  const gateway = new Gateway(server.options);
+  const topic = gateway.subscribe('t', { lens: 'summary' });
+  const heard = [];
+  topic.on('summary', (summary) => heard.push(summary.offset));
+  gateway.connect();
+  await settled();
+  assert.equal(topic.state, 'live');
+  assert.deepEqual(server.asked('subscribe'), [{ channel: 't', data: { lens: 'summary' } }]);
+  server.socket.deliver(server.push('t', { pub: { data: { type: 'summary', topic: 't', offset: 9 } } }));
+  server.socket.drop(1006);
+  await server.clock.advance(200);
+  assert.deepEqual(heard, [4, 9, 4]);
+  assert.deepEqual(server.asked('subscribe').at(-1), { channel: 't', data: { lens: 'summary' } });
+  assert.deepEqual(server.asked('history'), []);
+  assert.throws(() => gateway.subscribe('t'), TypeError);
+});
