@@ -23,6 +23,7 @@ from gateway.publisher import Publisher
 from tests.e2e.processes import free_port
 from tests.protocol_server import protocol_server
 from tests.serving import Gateway, append, eventually, serve
+from tests.signing import SECRET, token
 
 
 @pytest.fixture(autouse=True)
@@ -399,6 +400,36 @@ async def serving_soon(bot: Bot) -> AsyncIterator[None]:
 async def test_stop_ends_the_wait_for_a_gateway() -> None:
     async with serving_soon(Bot(f"http://127.0.0.1:{free_port()}")):
         await asyncio.sleep(0)
+
+
+# grants
+
+
+async def test_reads_what_its_tokens_allow_and_renews_them_in_place(
+    redis_url: str, key_prefix: str, broker: RedisBroker
+) -> None:
+    made = 0
+
+    async def make() -> str:
+        nonlocal made
+        made += 1
+        return token("bot", lasts=1)
+
+    await notes(broker, "chat:old", 1)
+    async with serve(redis_url, key_prefix, token_secrets=SECRET, user_grants="chat:*=read,topics") as gateway:
+        bot = Bot(gateway.http, token=make)
+        heard = Heard(bot, "note")
+        async with serving(bot):
+            await notes(broker, "secret", 2)
+            await notes(broker, "chat:old", 3)
+            await notes(broker, "chat:new", 4)
+            await heard.count(2)
+            connection = bot.client._socket
+            await eventually(lambda: made > 2)
+            await notes(broker, "chat:old", 5)
+            await heard.count(3)
+            assert bot.client._socket is connection
+    assert sorted(heard.numbers) == [3, 4, 5]
 
 
 # order and concurrency
