@@ -15,7 +15,7 @@ from gateway.bot_event import SNAPSHOT, BotEvent, type_of
 from gateway.client import Client, opened
 from gateway.client_socket import shown_url
 from gateway.client_token import Token
-from gateway.errors import GatewayError
+from gateway.errors import CommandError, DisconnectError, GatewayError, UnreachableError
 from gateway.followers import Followers
 from gateway.lens import MAX_TYPES
 from gateway.mirror import Mirror
@@ -30,6 +30,8 @@ logger = logging.getLogger(__name__)
 CONCURRENCY = 64
 GRACE = 10.0
 """Seconds that handlers have to end once the bot is to stop."""
+RETRY = 1.0
+"""Seconds before a handler is called again."""
 SAVE_EVERY = 0.25
 """Seconds; what a killed bot has handled in the last of them it hears again."""
 ANY = "*"
@@ -45,7 +47,8 @@ class Bot:
     """Calls handlers for the events of topics; see `on`, `every` and `run`.
 
     The events of one topic are handled one after another, those of several topics at the same time. An event counts
-    as handled when all its handlers have returned or failed: a failure is logged and stops nothing.
+    as handled when all its handlers have returned or failed: a failure is logged and stops nothing. Where an action
+    failed because the gateway is away, the handler is called again.
 
     Args:
         url: The gateway's address; "" is ``GATEWAY_URL``, or the gateway that this user runs on this machine.
@@ -235,10 +238,14 @@ class Bot:
         kind = type_of(update)
         for handler in (*self._handlers.get(kind, ()), *self._handlers.get(ANY, ())):
             name = _name(handler)
-            event = BotEvent(update, self.client, mirror=mirror, actor=f"{self._name} {name}")
-            await self._call(functools.partial(handler, event), f"{name} failed on {event!r}")
+            handled = False
+            while not handled:
+                # A new one for each try: its actions have the same ids again.
+                event = BotEvent(update, self.client, mirror=mirror, actor=f"{self._name} {name}")
+                handled = await self._call(functools.partial(handler, event), f"{name} failed on {event!r}")
 
-    async def _call(self, function: Callable[[], Awaitable[object]], failed: str) -> None:
+    async def _call(self, function: Callable[[], Awaitable[object]], failed: str) -> bool:
+        """Call a function, and tell where it fails; False where it did because the gateway is away."""
         async with self._slots:
             try:
                 async with asyncio.timeout(self._timeout):
@@ -248,8 +255,22 @@ class Bot:
                 if task is None or task.cancelling():
                     raise
                 logger.exception("%s: it was cancelled by itself", failed)
-            except Exception:
-                logger.exception("%s", failed)
+                return True
+            except Exception as error:
+                if not self._is_away(error):
+                    logger.exception("%s", failed)
+                    return True
+                logger.warning("%s: %s; trying on", failed, error)
+            else:
+                return True
+        await asyncio.sleep(RETRY)
+        return False
+
+    def _is_away(self, error: Exception) -> bool:
+        """Whether what a handler did at the gateway can succeed later."""
+        if isinstance(error, (CommandError, UnreachableError)):
+            return error.temporary
+        return isinstance(error, DisconnectError) and self.client.failed is None
 
     async def _repeat(self, seconds: float, job: Job) -> None:
         while not self._stopping.is_set():

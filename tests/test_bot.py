@@ -402,6 +402,29 @@ async def test_stop_ends_the_wait_for_a_gateway() -> None:
         await asyncio.sleep(0)
 
 
+async def test_handler_that_failed_for_want_of_a_gateway_is_called_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "RETRY", 0.01)
+    async with protocol_server() as server:
+        bot = Bot(server.url, topics="t", since="start")
+        bot.client._patience = 0.1
+        answers: list[dict[str, Any]] = []
+
+        @bot.on("note")
+        async def answer(event: BotEvent) -> None:
+            answers.append(await event.send("heard"))
+
+        async with serving(bot):
+            command = await server.command("subscribe")
+            await command.reply({"recovered": True, "epoch": "aB3dE6gH", "offset": 0})
+            await command.push({"offset": 1, "data": {"type": "note", "n": 1}})
+            unanswered = await server.command("rpc")
+            again = await server.command("rpc")
+            assert again.body == unanswered.body
+            await again.reply({"data": {"message": "m"}})
+            await eventually(lambda: answers)
+    assert answers == [{"message": "m"}]
+
+
 # grants
 
 
