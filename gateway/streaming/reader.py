@@ -11,12 +11,14 @@ import msgspec
 from gateway.errors import BrokerUnavailableError, DisconnectCode
 from gateway.grants import Identity
 from gateway.hub import Hub
+from gateway.lens import Lens
 from gateway.presence import Attendee
 from gateway.streaming.forms import Form
 from gateway.streaming.outlet import Outlet
 from gateway.streaming.pushes import read_publication, whole_snapshot
 from gateway.subscriber import Subscriber
 from gateway.types import Position, Topic, new_id
+from gateway.view import view_of
 from gateway.wheel import Wheel
 
 __all__ = ["Joined", "StreamReader"]
@@ -77,7 +79,8 @@ class StreamReader:
             BrokerUnavailableError: The broker cannot be asked.
 
         """
-        return await self._hub.join(self, self._topic, asked=asked, mirror=self._mirror)
+        view = view_of(Lens(), self._identity.redaction(self._topic))
+        return await self._hub.join(self, self._topic, asked=asked, mirror=self._mirror, view=view)
 
     def begin(self, outlet: Outlet, joined: Joined, *, known: str) -> None:
         """Write what `join` brought, and be live from here on.
