@@ -1,4 +1,4 @@
--- delete: removes a history with all that belongs to it; what is left says only that it was deleted (STORE.md 11).
+-- delete: removes a history with all that belongs to it; what is left says only that it was deleted (PROTOCOL.md 11).
 -- KEYS: the six, then the list of readers. ARGV 1-6 as everywhere; 7 the epochs to delete, a space before and after
 -- each: a history is removed if it has, or went on from, one of these. So a repeated call deletes nothing newer.
 
