@@ -173,6 +173,9 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
                 case _:
                     raise refusal(answer, topic=self.topic, run=self.run, seq=state.seq)
             state = await publisher.load(await publisher.read(self.topic))
+            if any(entry["run"] == self.run and entry["ended_at"] is not None for entry in state.mirror.runs):
+                # An earlier try had begun it, and it was given up since; trims may have taken that from the store.
+                raise RunEndedError(run=self.run, position=state.position)
 
     def _first_group(
         self, state: TopicState, taken: WaitingMessage | None, superseded: Iterable[WaitingMessage], *, at: int

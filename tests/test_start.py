@@ -1,14 +1,16 @@
 import asyncio
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
 import pytest_asyncio
 
+from gateway.broker.port import Appended, Trimmed
 from gateway.broker.redis import RedisBroker
 from gateway.context.messages import Message
-from gateway.errors import TopicBusyError
+from gateway.errors import RunEndedError, TopicBusyError
 from gateway.publisher import Publisher
-from gateway.types import Topic
+from gateway.types import START, Topic
 from tests.publishing import SlowBroker, events, mirror, send, until
 
 TOPIC = "chat:1"
@@ -77,3 +79,30 @@ async def test_busy_topic_is_noted_for_a_later_look(broker: RedisBroker) -> None
         with pytest.raises(TopicBusyError):
             await publisher.run(TOPIC, agent="b").__aenter__()
         assert await broker.due(until=broker.now() + 60_000) == [TOPIC]
+
+
+async def test_start_tried_again_long_after_its_run_was_given_up_begins_nothing(broker: RedisBroker) -> None:
+    lost = SlowBroker(broker)
+    async with Publisher(broker=broker, lease=0.2) as publisher, Publisher(broker=lost) as late:
+        lost.hold()
+        entering = asyncio.create_task(late.run(TOPIC, agent="a", run_id="r1").__aenter__())
+        await until(lambda: asyncio.sleep(0, lost.appends))
+        # The first try is stored, and its answer lost; the second one waits.
+        begun = msgspec.structs.replace(lost.appends[0], lease=200)
+        assert isinstance(await broker.append(Topic(TOPIC), begun, position=START), Appended)
+        await until(lambda: _ended(publisher))
+        for number in range(2):
+            await publisher.publish(TOPIC, {"type": "app.note", "n": number})
+            state = await publisher.read(Topic(TOPIC))
+            snapshot = msgspec.json.encode(state.mirror.snapshot())
+            assert isinstance(
+                await broker.trim(Topic(TOPIC), snapshot, position=state.position, size=state.size), Trimmed
+            )
+        lost.release()
+        with pytest.raises(RunEndedError):
+            await entering
+    assert [entry["status"] for entry in (await mirror(broker, TOPIC))["runs"]] == ["lost"]
+
+
+async def _ended(publisher: Publisher) -> bool:
+    return await publisher.sweeper.look(Topic(TOPIC)) is None

@@ -45,6 +45,9 @@ __all__ = [
 ]
 
 MAX_ENTRIES = 1_000
+RESERVE = 64 * 1024
+"""Bytes of a full topic that are still taken of what stops a run or answers its questions."""
+_URGENT = {"approval_decided", "cancel_requested"}
 """Of one append; also of its conditions and of its changes: Lua's stack holds some 8,000 values."""
 
 _NAME = re.compile(r"[!-~]{1,1000}\Z")
@@ -89,6 +92,8 @@ def check_append(request: AppendRequest) -> None:
 def append_arguments(request: AppendRequest, *, max_bytes: int) -> list[Argument]:
     """Give an append's own arguments, from the 7th on."""
     log = request.log
+    if all(entry.type in _URGENT for entry in request.entries):
+        max_bytes += RESERVE
     arguments: list[Argument] = [
         request.writer,
         request.seq,

@@ -10,16 +10,17 @@ from gateway.broker.port import Appended, AppendRequest, Entry
 from gateway.broker.redis import RedisBroker
 from gateway.client import Client
 from gateway.codec import encode_event
+from gateway.context.approval import Approve
 from gateway.context.context import Context
-from gateway.context.messages import Message
-from gateway.errors import GatewayError
+from gateway.context.messages import Message, ToolCall
+from gateway.errors import CommandError, GatewayError
 from gateway.publisher import Publisher
 from gateway.types import START, Position, Publication, Topic
 from tests.e2e.processes import running_gateway
 from tests.faults.proxy import Proxy
 from tests.faults.reading import assert_exact, read_to
 from tests.faults.store import Archive
-from tests.people import cancel
+from tests.people import act, cancel, decide
 from tests.protocol_server import delta, protocol_server
 from tests.publishing import until
 from tests.serving import Gateway, append, serve
@@ -200,3 +201,26 @@ async def test_86_one_bound_holds_whoever_writes(
     assert top.offset == 400
     for broker in brokers:
         await broker.aclose()
+
+
+async def test_run_on_a_full_topic_can_still_be_stopped_and_answered(redis_url: str, key_prefix: str) -> None:
+    """Not reported: what stops a run is small, and refused it would leave the run for ever."""
+    broker = RedisBroker(redis_url, key_prefix=key_prefix, max_bytes=20_000, max_history_bytes=1 << 20)
+    async with Publisher(broker=broker, flush_interval=0) as publisher, publisher.run(TOPIC, agent="a") as run:
+        asking = asyncio.create_task(run.approval(ToolCall(id="c", name="look", arguments="{}")))
+        await until(lambda: _asked(broker, run.id))
+        for _ in range(3):
+            await act(broker, "send", topic=TOPIC, content="x" * 5000)
+        with pytest.raises(CommandError, match="full"):
+            await act(broker, "send", topic=TOPIC, content="x" * 5000)
+        assert (await decide(broker, TOPIC, run.id, "c", "approve"))["decision"] == "approve"
+        assert isinstance(await asking, Approve)
+        assert (await cancel(broker, TOPIC, run.id))["status"] == "requested"
+        async with asyncio.timeout(20):
+            await asyncio.Event().wait()
+    assert run.ended is not None
+    await broker.aclose()
+
+
+async def _asked(broker: RedisBroker, run: str) -> bool:
+    return f"a:{run}/c" in (await broker.standing(Topic(TOPIC))).approvals
