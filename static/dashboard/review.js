@@ -9,6 +9,17 @@ const DECIDED = new Map([
   ['expired', 'let expire'],
 ]);
 
+/** A summary has so many characters of the arguments at most (PROTOCOL.md 3.9). */
+const SUMMED_UP = 2000;
+
+/**
+ * Whether these may be the beginning of longer arguments.
+ * @param {string} args - JSON text
+ */
+function isCut(args) {
+  return args.length >= SUMMED_UP && [...args].length >= SUMMED_UP;
+}
+
 /** The questions of a run, beside the table. A part of the painter. */
 export class Review {
   #parts;
@@ -20,6 +31,9 @@ export class Review {
   #questions = new Map();
   /** What became of those that were shown. @type {Map<string, HTMLElement>} */
   #settled = new Map();
+  /** Questions whose arguments came in part. @type {Set<string>} */
+  #cut = new Set();
+  #part = el('div', { class: 'notice' }, icon('alert'), el('p', {}, el('b', {}, 'These arguments are longer than is shown.'), ' Open the run to read them whole and to decide.'));
   #links = el('div', { class: 'row' });
   #state = el('p', { class: 'soft' });
   #list = el('div', { class: 'asks' });
@@ -109,14 +123,18 @@ export class Review {
       let found = this.#questions.get(act);
       if (found === undefined) {
         const entry = { key: act, run: asked.run, id: asked.id, name: asked.name, asked: asked.args, args: asked.args, agent: summary.agent, step: summary.step, foremost: this.#questions.size === 0, expires: asked.expires, requested: asked.requested };
-        found = { question: new Question(this.#questionPage(row.topic), entry), entry };
+        const cut = isCut(asked.args);
+        found = { question: new Question(this.#questionPage(row.topic, cut), entry), entry };
+        if (cut) this.#cut.add(act);
         this.#questions.set(act, found);
         this.#settled.delete(act);
       }
       found.question.show(found.entry);
       found.question.count(this.#page.clock.now());
     }
-    const shown = [...this.#settled.values(), ...[...this.#questions.values()].map(({ question }) => question.element)];
+    for (const act of this.#cut) if (!this.#questions.has(act)) this.#cut.delete(act);
+    const note = this.#cut.size === 0 ? [] : [this.#part];
+    const shown = [...note, ...this.#settled.values(), ...[...this.#questions.values()].map(({ question }) => question.element)];
     setChildren(this.#list, shown.length > 0 ? shown : [el('p', { class: 'quiet' }, 'No question is open.')]);
     return true;
   }
@@ -137,12 +155,16 @@ export class Review {
     return el('div', { class: 'notice', role: 'status' }, icon('check'), el('p', {}, el('b', {}, entry.name), ` ${words}`));
   }
 
-  /** @param {string} topic @returns {any} what a question needs of its page */
-  #questionPage(topic) {
+  /**
+   * @param {string} topic
+   * @param {boolean} cut - it is shown in part only, so it is not decided here
+   * @returns {any} what a question needs of its page
+   */
+  #questionPage(topic, cut) {
     return {
       topic,
       decisions: this.#page.decisions,
-      may: (/** @type {string} */ verb) => this.#page.may(verb, topic),
+      may: (/** @type {string} */ verb) => !cut && this.#page.may(verb, topic),
       pin: () => {},
       hold: () => {},
       alert: this.#page.alert,

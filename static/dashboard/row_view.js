@@ -103,6 +103,7 @@ export class RowView {
       const word = wordOf(state, may('decide'));
       this.#glyph.replaceChildren(glyph(state, { label: word }));
       this.#word.textContent = word;
+      this.#activity.dataset.word = word;
       this.element.classList.toggle('attn', state === 'waiting');
       this.element.classList.toggle('over', row.ended);
     }

@@ -52,7 +52,7 @@ export class Stats {
     this.#text('failed', number(failed));
     this.#text('rate', number(Math.round(rate)));
     this.#text('tools', number(tools));
-    this.#text('behind', number(behind), behind > 0 ? `worst ${number(worst)}` : `of ${number(viewers)}`);
+    this.#text('behind', number(behind), behind > 0 ? `worst ${number(worst)}` : viewers > 0 ? `of ${number(viewers)}` : '');
     return true;
   }
 
