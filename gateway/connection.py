@@ -44,7 +44,7 @@ from gateway.session import Session, topic_of
 from gateway.settings import Settings
 from gateway.subscriber import Subscriber
 from gateway.types import Position, Topic, new_id
-from gateway.view import view_of
+from gateway.view import View, view_of
 from gateway.wheel import Wheel
 from gateway.writer import FrameWriter
 
@@ -521,7 +521,10 @@ class Connection:
                 self._session.release(topic)
 
     def _attendee(self, identity: Identity) -> Attendee:
-        return Attendee(client=self.client, user=identity.user)
+        whole = self._credentials.identity
+        found = {"conn_info": whole.info, "chan_info": identity.info if identity is not whole else None}
+        told = {name: info for name, info in found.items() if info is not None}
+        return Attendee(client=self.client, user=identity.user, told=encode_json(told).decode() if told else "")
 
     async def _unsubscribe(self, request: TopicRequest) -> dict[str, Any]:
         self._leave(topic_of(request.channel))
@@ -556,8 +559,13 @@ class Connection:
         topic = self._require("history", request.channel)
         since = request.since
         position = Position(epoch=since.epoch or "", offset=since.offset) if since is not None else None
+        redaction = self._credentials.of(topic).redaction(topic)
         return await HistoryPages(self._hub.broker).read(
-            topic, since=position, limit=request.limit or 0, reverse=request.reverse
+            topic,
+            since=position,
+            limit=request.limit or 0,
+            reverse=request.reverse,
+            view=None if redaction is None else View(redaction=redaction),
         )
 
     async def _presence(self, request: TopicRequest) -> dict[str, Any]:

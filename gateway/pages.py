@@ -8,6 +8,7 @@ from gateway.broker.port import Broker
 from gateway.errors import CommandError, ErrorCode
 from gateway.recovery import Missed, judge, missed_after
 from gateway.types import START, Position, Topic
+from gateway.view import View
 
 __all__ = ["MAX_HISTORY", "HistoryPages"]
 
@@ -28,7 +29,9 @@ class HistoryPages:
         """Make it over a store."""
         self._broker = broker
 
-    async def read(self, topic: Topic, *, since: Position | None, limit: int, reverse: bool) -> dict[str, Any]:
+    async def read(
+        self, topic: Topic, *, since: Position | None, limit: int, reverse: bool, view: View | None = None
+    ) -> dict[str, Any]:
         """Answer one command.
 
         Args:
@@ -36,6 +39,7 @@ class HistoryPages:
             since: Events above it; in reverse, those before it. None = from the first, or from the last.
             limit: Events; 0 for none, negative for as many as fit.
             reverse: The newest first.
+            view: The rules by which the reader sees the topic; None shows it everything.
 
         Raises:
             CommandError: 112, the position may not go on.
@@ -50,9 +54,13 @@ class HistoryPages:
         if reverse and count:
             before = since.offset if since is not None else history.top + 1
             events = await self._before(topic, before, history.epoch, history.floor, count)
+            if view is not None:
+                events = view.shown(events)
         else:
             first = history.events[0].offset - 1 if since is None and history.events else asked.offset
             events = missed_after(first, history.events)
+            if view is not None and events:
+                events = _joined(first, view.through(events, end=events[-1].offset))
         return {"publications": _fitting(events), "epoch": history.epoch, "offset": history.top}
 
     async def _before(self, topic: Topic, before: int, epoch: str, floor: int, count: int) -> list[Missed]:
@@ -75,6 +83,15 @@ class HistoryPages:
                 break
             reach *= 4
         return [Missed(first=event.offset, offset=event.offset, data=event.data) for event in events[: -count - 1 : -1]]
+
+
+def _joined(cursor: int, events: list[Missed]) -> list[Missed]:
+    """Let each event stand for those before it that are not shown."""
+    joined = []
+    for event in events:
+        joined.append(Missed(first=cursor + 1, offset=event.offset, data=event.data))
+        cursor = event.offset
+    return joined
 
 
 def _fitting(events: list[Missed]) -> list[dict[str, Any]]:

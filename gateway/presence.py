@@ -37,26 +37,37 @@ FAREWELL = 1.0
 
 
 class Attendee(msgspec.Struct, frozen=True, kw_only=True):
-    """A client that reads a topic; its user is "" for an anonymous one."""
+    """A client that reads a topic.
+
+    Attributes:
+        client: The connection's id.
+        user: The user's id, without control characters; "" for an anonymous one.
+        told: What its tokens tell of the user, as JSON of the protocol's `conn_info` and `chan_info`; "" for nothing.
+
+    """
 
     client: str
     user: str
+    told: str = ""
 
     @property
     def member(self) -> str:
         """How the store names it."""
-        return f"{self.client} {self.user}"
+        name = f"{self.client} {self.user}"
+        return f"{name}\n{self.told}" if self.told else name
 
     @classmethod
     def of(cls, member: str) -> "Attendee":
         """Read the store's name."""
-        client, _, user = member.partition(" ")
-        return cls(client=client, user=user)
+        name, _, told = member.partition("\n")
+        client, _, user = name.partition(" ")
+        return cls(client=client, user=user, told=told)
 
     @property
     def info(self) -> dict[str, Any]:
         """The protocol's client info."""
-        return {"client": self.client, "user": self.user}
+        told: dict[str, Any] = msgspec.json.decode(self.told) if self.told else {}
+        return {"client": self.client, "user": self.user, **told}
 
 
 class Watcher(Protocol):

@@ -213,7 +213,7 @@ def subscribed(identity: Identity, topic: Topic, claims: Mapping[str, Any], *, c
     grant = Grant(pattern=topic, match="exact", verbs=tuple(sorted(verbs)), redaction=redaction)
     return Identity(
         user=identity.user,
-        info=claims.get("info", identity.info),
+        info=claims.get("info"),
         issued_at=_time(claims, "iat"),
         expires_at=_time(claims, "exp"),
         grants=(grant, *identity.grants),

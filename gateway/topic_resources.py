@@ -3,8 +3,10 @@
 import asyncio
 import re
 from functools import partial
+from typing import Any
 from urllib.parse import unquote
 
+import msgspec
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -16,8 +18,11 @@ from gateway.codec import encode_json
 from gateway.errors import BrokerUnavailableError, CommandError, ErrorCode
 from gateway.grants import Identity
 from gateway.hub import Hub
+from gateway.mirror import Mirror
+from gateway.redaction import Redaction
 from gateway.session import topic_of
 from gateway.types import Topic
+from gateway.view import View
 
 __all__ = ["routes"]
 
@@ -39,17 +44,18 @@ async def _topic(request: Request) -> Response:
     hub: Hub | None = getattr(request.app.state, "hub", None)
     if hub is None:
         raise CommandError(ErrorCode.INTERNAL, "the application has not started: run it with lifespan on")
+    redaction = identity.redaction(topic)
     match below:
         case []:
             identity.require("read", topic)
-            answer = partial(_conversation if request.query_params.get("messages") == "1" else _snapshot, hub, topic)
+            answer = partial(_snapshot, hub, topic, redaction, messages=request.query_params.get("messages") == "1")
         case ["archive"]:
             identity.require("history", topic)
             start, limit = _count(request, "from", 0), _count(request, "limit", 1000)
-            answer = partial(_archive, hub, topic, start=start, limit=limit)
+            answer = partial(_archive, hub, topic, redaction, start=start, limit=limit)
         case ["blobs", blob]:
             identity.require("read", topic)
-            answer = partial(_blob, hub, topic, name=blob)
+            answer = partial(_blob, hub, topic, redaction, name=blob)
         case _:
             raise HTTPException(404)
     try:
@@ -63,21 +69,38 @@ async def _topic(request: Request) -> Response:
         raise CommandError(ErrorCode.INTERNAL, "the broker is away; try again", temporary=True) from error
 
 
-async def _snapshot(hub: Hub, topic: Topic) -> Response:
-    return json_text((await hub.snapshot(topic)).text)
+async def _snapshot(hub: Hub, topic: Topic, redaction: Redaction | None, *, messages: bool) -> Response:
+    if redaction is not None:
+        snapshot = await _redacted(hub, topic, redaction)
+        if messages:
+            snapshot["messages"] = Mirror.restore(snapshot).messages()
+        return json_answer(snapshot)
+    if not messages:
+        return json_text((await hub.snapshot(topic)).text)
+    whole, conversation = await hub.conversation(topic)
+    return json_text(b'%b,"messages":%b}' % (whole.text[:-1], encode_json(conversation)))
 
 
-async def _conversation(hub: Hub, topic: Topic) -> Response:
-    snapshot, messages = await hub.conversation(topic)
-    return json_text(b'%b,"messages":%b}' % (snapshot.text[:-1], encode_json(messages)))
+async def _redacted(hub: Hub, topic: Topic, redaction: Redaction) -> dict[str, Any]:
+    whole: dict[str, Any] = msgspec.json.decode((await hub.snapshot(topic)).text)
+    return View(redaction=redaction).snapshot(whole)
 
 
-async def _archive(hub: Hub, topic: Topic, *, start: int, limit: int) -> Response:
-    return json_answer(await Archive(hub.broker).page(topic, start=start, limit=limit))
+async def _archive(hub: Hub, topic: Topic, redaction: Redaction | None, *, start: int, limit: int) -> Response:
+    page = await Archive(hub.broker).page(topic, start=start, limit=limit)
+    if redaction is not None:
+        shown = [redaction.redact_entry(entry) for entry in page["events"]]
+        page["events"] = [entry for entry in shown if entry is not None]
+    return json_answer(page)
 
 
-async def _blob(hub: Hub, topic: Topic, *, name: str) -> Response:
-    found = await hub.broker.blobs(topic, [name]) if _HASH.match(name) else {}
+async def _blob(hub: Hub, topic: Topic, redaction: Redaction | None, *, name: str) -> Response:
+    if not _HASH.match(name):
+        raise HTTPException(404)
+    # What is taken out may be a large value: then the reader has no business with it, whoever told it the hash.
+    if redaction is not None and name.encode() not in encode_json(await _redacted(hub, topic, redaction)):
+        raise HTTPException(404)
+    found = await hub.broker.blobs(topic, [name])
     if name not in found:
         raise HTTPException(404)
     # Named after what is in it, so it never changes.

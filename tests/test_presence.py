@@ -52,10 +52,17 @@ async def attended(broker: RedisBroker, *, ttl: float = 60.0) -> AsyncIterator[P
         await presence.aclose()
 
 
+@pytest.mark.parametrize("told", ["", '{"conn_info":{"name":"Ann B"}}', '{"chan_info":"a\\nb"}'])
 @pytest.mark.parametrize("user", ["", "ann", "ann b", "jürgen"])
-def test_attendee_is_its_member(user: str) -> None:
-    attendee = Attendee(client="0123456789abcdef", user=user)
+def test_attendee_is_its_member(user: str, told: str) -> None:
+    attendee = Attendee(client="0123456789abcdef", user=user, told=told)
     assert Attendee.of(attendee.member) == attendee
+
+
+def test_attendee_shows_what_its_tokens_tell() -> None:
+    assert somebody(1, "ann").info.keys() == {"client", "user"}
+    attendee = Attendee(client="c", user="ann", told='{"conn_info":{"name":"Ann"}}')
+    assert attendee.info == {"client": "c", "user": "ann", "conn_info": {"name": "Ann"}}
 
 
 async def test_who_entered_is_listed_at_once_by_its_own_process(broker: RedisBroker) -> None:

@@ -194,7 +194,7 @@ def test_subscription_token_lets_its_topic_be_read() -> None:
     identity = subscribed(ANN, Topic("a"), {"sub": "ann", "channel": "a", "exp": 1900000000}, client="c1")
     assert identity.verbs(Topic("a")) == ("read", "topics")
     assert identity.verbs(Topic("other")) == ("read",)
-    assert (identity.user, identity.info, identity.expires_at) == ("ann", "by connection", 1900000000.0)
+    assert (identity.user, identity.info, identity.expires_at) == ("ann", None, 1900000000.0)
 
 
 def test_subscription_token_adds_to_what_the_connection_may() -> None:

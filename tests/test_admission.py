@@ -1,0 +1,316 @@
+"""Tokens that run out, fresh ones, and limits, at a real gateway."""
+
+import asyncio
+import json
+from typing import Any
+
+import httpx
+import pytest
+from websockets.asyncio.client import connect
+
+from gateway.admission import Admission, Credentials, lasting
+from gateway.auth import Authority
+from gateway.broker.redis import RedisBroker
+from gateway.errors import CommandError, DisconnectError
+from gateway.grants import Identity
+from gateway.settings import Settings
+from gateway.types import Topic
+from tests.serving import Plain, append, eventually, serve
+from tests.signing import SECRET, signer, token
+
+QUICK: dict[str, Any] = {"token_secrets": SECRET, "token_leeway": 0, "user_grants": "chat:{sub} news=read"}
+"""Settings of gateways at which a token's end is near."""
+
+
+# Credentials
+
+
+class _Connection:
+    def __init__(self, client: str = "c") -> None:
+        self.client = client
+        self.ended: list[Topic | None] = []
+
+    def expired(self, topic: Topic | None) -> None:
+        self.ended.append(topic)
+
+
+def _admission(**settings: Any) -> Admission:
+    given = Settings(**{"token_secrets": SECRET, "token_leeway": 0, "token_grace": 0, **settings})
+    return Admission(given, Authority(given))
+
+
+def test_connection_is_told_when_its_token_has_run_out() -> None:
+    admission, connection = _admission(token_leeway=100), _Connection()
+    credentials = Credentials(admission, connection)
+    credentials.connect(token("ann", lasts=-10))
+    admission.turn()
+    assert connection.ended == [None]
+    credentials.refresh(token("ann", lasts=100))
+    admission.turn()
+    assert connection.ended == [None]
+    credentials.refresh(token("ann"))
+    assert len(admission._expiries) == 0
+
+
+def test_grace_puts_the_end_off() -> None:
+    admission, connection = _admission(token_leeway=100, token_grace=60), _Connection()
+    Credentials(admission, connection).connect(token("ann", lasts=-10))
+    admission.turn()
+    assert connection.ended == []
+
+
+def test_subscription_runs_out_by_itself() -> None:
+    admission, connection = _admission(token_leeway=100), _Connection()
+    credentials = Credentials(admission, connection)
+    credentials.connect(token("ann"))
+    credentials.subscribe(Topic("a"), token("ann", channel="a", lasts=-10, allow=["pub"]))
+    assert credentials.of(Topic("a")).verbs(Topic("a")) == ("publish", "read", "topics")
+    assert credentials.whole.may("publish", Topic("a"))
+    admission.turn()
+    assert connection.ended == ["a"]
+    credentials.unsubscribe(Topic("a"))
+    assert not credentials.whole.may("publish", Topic("a"))
+
+
+def test_closed_credentials_hold_nothing() -> None:
+    admission, connection = _admission(), _Connection()
+    credentials = Credentials(admission, connection)
+    credentials.connect(token("ann", lasts=100, channels=["b"]))
+    credentials.subscribe(Topic("a"), token("ann", channel="a", lasts=100))
+    credentials.subscribe(Topic("b"), None)
+    credentials.close()
+    credentials.unsubscribe(Topic("b"))
+    limits = admission.limits
+    assert len(limits.connections_of_user) == len(limits.topics_of_user) == len(admission._expiries) == 0
+
+
+def test_users_have_limits_of_their_own() -> None:
+    admission = _admission(max_connections_per_user=1, max_topics_per_user=2, user_grants="*")
+    ann, again, bob = (Credentials(admission, _Connection(client)) for client in "abc")
+    ann.connect(token("ann"))
+    bob.connect(token("bob"))
+    with pytest.raises(DisconnectError) as refused:
+        again.connect(token("ann"))
+    assert refused.value.code == 3504
+    ann.subscribe(Topic("1"), None)
+    ann.subscribe(Topic("2"), None)
+    with pytest.raises(CommandError) as over:
+        ann.subscribe(Topic("3"), None)
+    assert over.value.code == 106
+    bob.subscribe(Topic("3"), None)
+    ann.unsubscribe(Topic("1"))
+    ann.subscribe(Topic("3"), None)
+    ann.close()
+    again.connect(token("ann"))
+
+
+def test_fresh_token_must_be_the_same_users_and_good() -> None:
+    credentials = Credentials(_admission(), _Connection())
+    credentials.connect(token("ann", lasts=100))
+    for bad in (token("bob"), "nonsense", token("ann", channel="a")):
+        with pytest.raises(DisconnectError) as refused:
+            credentials.refresh(bad)
+        assert refused.value.code == 3500
+    with pytest.raises(CommandError) as late:
+        credentials.refresh(token("ann", lasts=-10))
+    assert (late.value.code, late.value.temporary) == (109, True)
+    for nothing in (None, ""):
+        with pytest.raises(CommandError, match="107"):
+            credentials.refresh(nothing)
+
+
+def test_lasting_says_when_a_fresh_token_is_wanted() -> None:
+    assert lasting(Identity()) == {}
+    assert lasting(Identity(expires_at=0)) == {"expires": True, "ttl": 1}
+
+
+# At a gateway
+
+
+async def _hello(plain: Plain, **claims: Any) -> dict[str, Any]:
+    reply: dict[str, Any] = await plain.ask("connect", {"token": token("ann", **claims)})
+    return reply
+
+
+async def test_connection_ends_with_its_token_unless_a_fresh_one_comes(redis_url: str, key_prefix: str) -> None:
+    async with serve(redis_url, key_prefix, token_grace=0.2, **QUICK) as gateway:
+        async with gateway.plain(hello=False) as plain:
+            reply = await _hello(plain, lasts=2)
+            assert reply["expires"] is True
+            assert reply["ttl"] in {1, 2}
+            assert await plain.closed() == (3005, "the token has expired")
+        async with gateway.plain(hello=False) as plain:
+            await _hello(plain, lasts=2)
+            await plain.ask("publish", {"channel": "chat:ann", "data": {"x": 0}})
+            await plain.ask("subscribe", {"channel": "chat:ann"})
+            fresh = await plain.ask("refresh", {"token": token("ann", lasts=3600)})
+            assert (fresh["expires"], fresh["ttl"] > 3500, fresh["version"]) == (True, True, reply["version"])
+            async with gateway.plain(hello=False) as other:
+                await _hello(other, lasts=2)
+                assert (await other.closed())[0] == 3005  # the first one would have ended before
+            await plain.ask("publish", {"channel": "chat:ann", "data": {"x": 1}})
+            push = await plain.push()
+            assert push["pub"]["data"] == {"x": 1}
+
+
+async def test_subscription_ends_with_its_token_unless_a_fresh_one_comes(redis_url: str, key_prefix: str) -> None:
+    async with serve(redis_url, key_prefix, token_grace=0.2, **QUICK) as gateway, gateway.plain(hello=False) as plain:
+        await _hello(plain)
+        for topic in ("a", "b"):
+            asked = {"channel": topic, "token": token("ann", channel=topic, lasts=2)}
+            reply = await plain.ask("subscribe", asked)
+            assert reply["expires"] is True
+        fresh = await plain.ask("sub_refresh", {"channel": "b", "token": token("ann", channel="b", lasts=3600)})
+        assert fresh["ttl"] > 3500
+        push = await plain.push()
+        reason = "the subscription's token has expired"
+        assert push == {"channel": "a", "unsubscribe": {"code": 2501, "reason": reason}}
+        assert (await plain.ask("history", {"channel": "a"}))["code"] == 103
+        late = {"channel": "a", "token": token("ann", channel="a", lasts=-10)}
+        assert (await plain.ask("subscribe", late))["code"] == 109
+        assert "epoch" in await plain.ask("subscribe", {"channel": "a", "token": token("ann", channel="a", lasts=60)})
+
+
+@pytest.mark.parametrize(
+    ("claims", "code"),
+    [({"channel": "b"}, 103), ({}, 103), ({"channel": "a", "secret": "another-secret-of-32-characters!"}, 103)],
+)
+async def test_subscription_token_of_something_else_opens_nothing(
+    redis_url: str, key_prefix: str, claims: dict[str, Any], code: int
+) -> None:
+    async with serve(redis_url, key_prefix, **QUICK) as gateway, gateway.plain(hello=False) as plain:
+        await _hello(plain)
+        assert (await plain.ask("subscribe", {"channel": "a", "token": token("ann", **claims)}))["code"] == code
+        assert (await plain.ask("subscribe", {"channel": "a", "token": "nonsense"}))["code"] == 103
+
+
+async def test_fresh_token_that_allows_less_ends_subscriptions(redis_url: str, key_prefix: str) -> None:
+    redact = {"channels": ["*"], "match": "wildcard", "allow": ["sub"], "redact": {"drop": ["log"]}}
+    async with serve(redis_url, key_prefix, token_secrets=SECRET) as gateway, gateway.plain(hello=False) as plain:
+        await _hello(plain, channels=["a", "b"])
+        for topic in ("a", "b"):
+            await plain.ask("subscribe", {"channel": topic})
+        await plain.ask("refresh", {"token": token("ann", channels=["b"])})
+        assert await plain.push() == {"channel": "a", "unsubscribe": {"code": 2000, "reason": "permission denied"}}
+        assert (await plain.ask("subscribe", {"channel": "a"}))["code"] == 103
+        await plain.ask("refresh", {"token": token("ann", caps=[redact])})
+        assert (await plain.push())["unsubscribe"]["code"] == 2500
+        assert (await plain.ask("subscribe", {"channel": "b"}))["data"]["grants"] == ["read", "topics"]
+
+
+async def test_redacted_reader_sees_what_is_left(redis_url: str, key_prefix: str) -> None:
+    rules = {"drop": ["log"], "mask": ["agent_start.input"]}
+    caps = [{"channels": ["t"], "allow": ["sub", "hst"], "redact": rules}]
+    broker = RedisBroker(redis_url, key_prefix=key_prefix)
+    await append(
+        broker,
+        "t",
+        {"type": "agent_start", "run": "r", "agent": "a", "at": 1, "input": "hush"},
+        {"type": "log", "message": "hush", "at": 1},
+        {"type": "note", "text": "seen"},
+    )
+    async with serve(redis_url, key_prefix, token_secrets=SECRET) as gateway:
+        async with gateway.plain(hello=False) as plain:
+            await _hello(plain, caps=caps)
+            reply = await plain.ask("subscribe", {"channel": "t", "recover": True})
+            told = json.dumps(reply)
+            while (await plain.ask("ping", {})) != {}:
+                pass
+            told += json.dumps(plain.pushes)
+            assert "seen" in told
+            assert "hush" not in told
+            await append(broker, "t", {"type": "log", "message": "hush", "at": 2}, {"type": "note", "text": "later"})
+            while "later" not in told:
+                told += json.dumps(await plain.push())
+            assert "hush" not in told
+            pages = json.dumps(await plain.ask("history", {"channel": "t", "limit": 10}))
+            assert "later" in pages
+            assert "hush" not in pages
+        headers = {"authorization": f"Bearer {token('ann', caps=caps)}"}
+        async with httpx.AsyncClient(base_url=gateway.http, headers=headers, trust_env=False) as http:
+            for address in ("/topics/t", "/topics/t?messages=1", "/topics/t/archive"):
+                answer = await http.get(address)
+                assert answer.status_code == 200
+                assert "hush" not in answer.text
+    await broker.aclose()
+
+
+async def test_presence_tells_what_the_token_tells(redis_url: str, key_prefix: str) -> None:
+    async with serve(redis_url, key_prefix, **QUICK) as gateway, gateway.plain(hello=False) as plain:
+        await _hello(plain, info={"name": "Ann"})
+        await plain.ask("subscribe", {"channel": "chat:ann", "join_leave": True})
+        (entry,) = (await plain.ask("presence", {"channel": "chat:ann"}))["presence"].values()
+        assert (entry["user"], entry["conn_info"]) == ("ann", {"name": "Ann"})
+        join = await plain.push()
+        assert join["join"]["info"]["conn_info"] == {"name": "Ann"}
+
+
+async def test_key_that_is_new_is_fetched_while_commands_wait(
+    redis_url: str, key_prefix: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, old, new = tmp_path / "keys.json", signer("ES256", 1).named("old"), signer("ES256", 2).named("new")
+    path.write_text(json.dumps({"keys": [old.jwk]}))
+    monkeypatch.setattr("gateway.keys.PAUSE", 0.0)
+    async with serve(redis_url, key_prefix, token_jwks=str(path), user_grants="*") as gateway:
+        path.write_text(json.dumps({"keys": [new.jwk]}))
+        async with connect(gateway.url, compression=None, ping_interval=None) as socket:
+            lines = [
+                {"id": 1, "connect": {"token": new.sign({"sub": "ann"})}},
+                {"id": 2, "subscribe": {"channel": "t"}},
+            ]
+            await socket.send("\n".join(map(json.dumps, lines)))
+            replies: list[dict[str, Any]] = []
+            while len(replies) < 2:
+                replies += [json.loads(line) for line in str(await socket.recv()).split("\n")]
+            assert [sorted(reply) for reply in replies] == [["connect", "id"], ["id", "subscribe"]]
+        async with gateway.plain(hello=False) as plain:
+            await plain.command("connect", {"token": old.sign({"sub": "ann"})})
+            assert (await plain.closed())[0] == 3500
+
+
+# Limits
+
+
+async def test_user_has_so_many_connections(redis_url: str, key_prefix: str) -> None:
+    async with serve(redis_url, key_prefix, max_connections_per_user=1, **QUICK) as gateway:
+        async with gateway.plain(hello=False) as plain:
+            await _hello(plain)
+            async with gateway.plain(hello=False) as second:
+                await second.command("connect", {"token": token("ann")})
+                assert (await second.closed())[0] == 3504
+        async with asyncio.timeout(20):
+            while True:  # until the gateway knows that the first has gone
+                async with gateway.plain(hello=False) as third:
+                    await third.command("connect", {"token": token("ann")})
+                    line = await asyncio.wait_for(third.socket.recv(), 20) if not third.socket.close_code else ""
+                    if "client" in str(line):
+                        break
+
+
+async def test_address_has_so_many_connections(redis_url: str, key_prefix: str) -> None:
+    async with serve(redis_url, key_prefix, max_connections_per_address=2, trusted_proxies="127.0.0.1") as gateway:
+        async with gateway.plain(), gateway.plain():
+            async with httpx.AsyncClient(trust_env=False) as http:
+                upgrade = {"connection": "upgrade", "upgrade": "websocket", "sec-websocket-version": "13"}
+                upgrade["sec-websocket-key"] = "dGhlIHNhbXBsZSBub25jZQ=="
+                refused = await http.get(f"{gateway.http}/connection/websocket", headers=upgrade)
+            assert (refused.status_code, refused.json()["error"]["code"]) == (429, 111)
+            elsewhere = {"x-forwarded-for": "198.51.100.1"}
+            async with connect(gateway.url, additional_headers=elsewhere, ping_interval=None) as other:
+                await other.send('{"id":1,"connect":{}}')
+                assert "client" in str(await other.recv())
+        await eventually(lambda: not gateway.hub.readers)
+        async with gateway.plain() as plain:
+            assert await plain.ask("ping", {}) == {}
+
+
+async def test_commands_and_publications_have_limits(redis_url: str, key_prefix: str) -> None:
+    async with (
+        serve(redis_url, key_prefix, command_rate=1, command_burst=4, max_publish=100) as gateway,
+        gateway.plain() as plain,
+    ):
+        big = await plain.ask("publish", {"channel": "t", "data": {"x": "y" * 100}})
+        assert big["code"] == 106
+        answers = [await plain.ask("ping", {}) for _ in range(4)]
+        assert answers[0] == {}
+        assert (answers[-1]["code"], answers[-1]["temporary"]) == (111, True)
