@@ -26,7 +26,7 @@ from gateway.broker.port import (
     Unmet,
 )
 from gateway.broker.redis import RedisBroker
-from gateway.types import START, Position, Topic
+from gateway.types import START, Position
 from tests.broker.author import Author, act, after, event, stored
 from tests.broker.conftest import TOPIC
 
@@ -610,41 +610,6 @@ async def test_append_keeps_at_least_until_the_latest_deadline_inside(
     await author.delta("a")
     assert [await redis.ttl(key) > 800 for key in keys[:3]] == [True, True, True]
     await broker.aclose()
-
-
-# The short way gives what the long way gives.
-
-
-async def test_append_the_short_way_and_the_long_way_store_the_same(
-    broker: RedisBroker, redis: Redis, key_prefix: str
-) -> None:
-    states = []
-    for topic, hurry in ((Topic("same"), True), (Topic("sane"), False)):
-        author = Author(broker, topic)
-        key = f"{key_prefix}:{{{topic}}}"
-
-        async def add(
-            *entries: object, author: Author = author, key: str = key, hurry: bool = hurry, **more: object
-        ) -> None:
-            if not hurry:
-                await redis.hset(key, "c", "stale")
-            stored(await author.add(*entries, **more))  # type: ignore[arg-type]
-
-        await author.start()
-        await add(event("a", kind="d", message="m1"))
-        await add(event("b", kind="d", message="m2"), "c")
-        await add("d", log=LogStep(first=0, before="", next=1, after="h1"))
-        await add(event("a", kind="e", message="m1"))
-        await add(event("b", kind="e", message="m2"))
-        await add("e", conditions=[Condition(field="r:run1", op="=", value="run")])
-        await add(event("end", kind="x"))
-        fields: dict[bytes, bytes] = await redis.hgetall(key)  # type: ignore[assignment]  # decoding is off
-        epoch = fields.pop(b"epoch")
-        state = {name: value.replace(epoch, b"E") for name, value in fields.items()}
-        del state[b"latest"]
-        history = await broker.read(topic, START)
-        states.append((state, history.events, history.size, history.seq))
-    assert states[0] == states[1]
 
 
 async def test_a_free_topic_is_taken_only_from_a_position_behind_the_last_end(broker: RedisBroker) -> None:

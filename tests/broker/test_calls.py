@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gateway.broker.calls import append_answer, append_arguments
+from gateway.broker.calls import advance_arguments, append_answer, append_arguments, check_append
 from gateway.broker.port import AppendRequest, Change, Condition, Entry, LogStep
 from gateway.errors import BrokerError
 
@@ -25,7 +25,7 @@ def test_append_arguments_of_the_plainest() -> None:
 def test_append_arguments_of_everything() -> None:
     full = request(
         run="run1",
-        token="t",  # noqa: S106
+        token="t",
         log=LogStep(first=0, before="", next=2, after="h"),
         lease=5,
         conditions=[Condition(field="m:1", op="=", value="x")],
@@ -69,9 +69,36 @@ def test_append_arguments_of_everything() -> None:
         {"changes": [Change(field="m:1", value="1")] * 1001},
     ],
 )
-def test_append_arguments_that_would_break_something(fields: dict[str, Any]) -> None:
+def test_appends_that_would_break_something(fields: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"expected|needs?|end"):
-        append_arguments(request(**fields), max_bytes=9)
+        check_append(request(**fields))
+
+
+HOLDER = {"run": "run1", "token": "t"}
+DELTA = Entry(kind="d", type="agent_delta", message="é 1", data=b"[]")
+
+
+def test_advance_arguments_of_what_a_holder_writes_most() -> None:
+    assert advance_arguments(request(entries=[DELTA, ENTRY], **HOLDER)) == [
+        *(" %C3%A9%201 ", "agent_delta", b"[]"),
+        *("", "log", b"{}"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"writer": "u/ann/1"},
+        {"lease": 5},
+        {"log": LogStep(first=0, before="", next=1, after="h")},
+        {"conditions": [Condition(field="m:1", op="!")]},
+        {"changes": [Change(field="m:1", value="1")]},
+        {"entries": [DELTA, Entry(kind="e", type="assistant_message", message="é 1", data=b"{}")]},
+        {"entries": [Entry(kind="x", type="agent_complete", data=b"{}")]},
+    ],
+)
+def test_what_changes_more_than_the_numbers_does_not_go_the_short_way(fields: dict[str, Any]) -> None:
+    assert advance_arguments(request(**{**HOLDER, **fields})) == []
 
 
 def test_append_answer_of_somebody_else() -> None:

@@ -345,3 +345,48 @@ async def test_who_had_written_nothing_to_the_history_is_not_refused(broker: Red
     else:
         answer = await Author(broker, TOPIC, run="run9").add("x", lease=1000)
     assert stored(answer).position == Position(epoch=deletion.epoch, offset=1)
+
+
+# how long it lasts
+
+
+async def test_an_answered_deletion_is_on_the_servers_disk(tmp_path: Path, key_prefix: str) -> None:
+    # Written to disk at once a second only, unless somebody waits for it.
+    with RedisServer(tmp_path, {"appendonly": "yes", "appendfsync": "everysec"}) as server:
+        broker = RedisBroker(server.url, key_prefix=key_prefix)
+        author = await written(broker)
+        async with Redis.from_url(server.url) as redis, redis.monitor() as monitor:
+            deletion = await delete(broker)
+            heard = []
+            async for command in monitor.listen():
+                heard.append(command["command"].split(" ")[0])
+                if heard[-1] == "ZREM":
+                    break
+        assert heard.index("EVALSHA") < heard.index("WAITAOF") < heard.index("ZREM")
+        with server.away():
+            pass
+        history = await insisted(lambda: broker.read(TOPIC, START))
+        assert (history.top, history.events) == (0, ())
+        assert deletion.gone.startswith(f" {author.position.epoch} ")
+        await broker.aclose()
+
+
+async def test_an_answered_deletion_is_on_the_replica(
+    tmp_path: Path, key_prefix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with RedisServer(tmp_path / "master") as master:
+        options = {"replicaof": f"127.0.0.1 {master.port}", "repl-diskless-sync-delay": "0"}
+        with RedisServer(tmp_path / "replica", options) as replica:
+            broker = RedisBroker(master.url, key_prefix=key_prefix)
+            await written(broker)
+            async with Redis.from_url(master.url) as redis, Redis.from_url(replica.url) as follower:
+                while await redis.wait(1, 100) < 1:
+                    await act(broker, TOPIC, new_id())
+                deletion = await delete(broker)
+                assert await follower.hget(Keys(key_prefix).of(TOPIC)[0], "epoch") == deletion.epoch.encode()
+                assert not caplog.records
+                await act(broker, TOPIC, "again")
+                with replica.silent():
+                    assert (await delete(broker)).epoch
+                assert "has not reached every replica" in caplog.text
+            await broker.aclose()

@@ -54,7 +54,7 @@ async def test_renew_renews_the_deadline_of_the_keys(author: Author, redis: Redi
 
 
 async def test_renew_with_another_token_is_fenced(author: Author) -> None:
-    assert await renew(author, token="other") == Fenced(position=author.position, holder="run1")  # noqa: S106
+    assert await renew(author, token="other") == Fenced(position=author.position, holder="run1")
 
 
 async def test_renew_of_nothing_is_fenced_and_creates_nothing(

@@ -4,13 +4,14 @@ import re
 
 import pytest
 
-from gateway.broker.scripts import SCRIPTS, Script
+from gateway.broker.scripts import ADVANCE, SCRIPTS, Script
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
 def test_script_holds_the_shared_rules_once(script: Script) -> None:
     source = script.source.decode()
-    assert source.count("local function continues(") == 1
+    # The short way judges nothing: it has no rules, and leaves to append whatever needs one.
+    assert source.count("local function continues(") == (0 if script is ADVANCE else 1)
     assert "@state\n" not in source.replace("says @state.", "")
 
 

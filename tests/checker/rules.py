@@ -35,8 +35,8 @@ RULES = (
     ),
     Rule(
         name="the short way is not for a known append",
-        text="short = mark ~= holder_mark and tonumber(ARGV[3]) <= top",
-        instead="short = tonumber(ARGV[3]) <= top",
+        text="if mark == last_mark or tonumber(ARGV[2]) > tonumber(top) then return '' end",
+        instead="if tonumber(ARGV[2]) > tonumber(top) then return '' end",
     ),
     Rule(
         name="another server opens an epoch",
