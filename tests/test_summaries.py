@@ -6,6 +6,7 @@ from typing import Any
 import pytest_asyncio
 
 from gateway.broker.redis import RedisBroker
+from gateway.types import Topic
 from tests.serving import Gateway, Plain, append, eventually, serve
 
 
@@ -92,7 +93,7 @@ async def test_viewers_are_those_who_read_more_than_the_summary(served: Gateway,
         assert (await board.ask("presence", {"channel": "seen"}))["presence"] == {}
 
 
-async def test_nothing_is_kept_for_nobody(served: Gateway, broker: RedisBroker) -> None:
+async def test_nothing_is_kept_for_nobody(served: Gateway) -> None:
     async with served.plain() as plain:
         await watch(plain, "alone")
         topic = served.hub._topics["alone"]
@@ -107,7 +108,7 @@ async def test_summary_of_another_history_replaces_the_old_one(
     await append(broker, "wiped", start(agent="old"))
     async with served.plain() as plain:
         assert (await watch(plain, "wiped"))["agent"] == "old"
-        keys = [key async for key in redis.scan_iter(match=f"{served.hub.broker.channel('wiped')}*")]
+        keys = [key async for key in redis.scan_iter(match=f"{served.hub.broker.channel(Topic('wiped'))}*")]
         await redis.delete(*keys)
         await append(broker, "wiped", start(run="n", agent="new"))
         assert (await until(plain, "wiped", agent="new"))["offset"] == 1
@@ -135,16 +136,8 @@ async def test_summary_comes_after_a_full_socket_has_drained(served: Gateway, br
 
 async def test_lens_that_is_none_is_refused(served: Gateway) -> None:
     async with served.plain() as plain:
-        for lens in (
-            "all",
-            1,
-            {"types": []},
-            {"rate": 0},
-            {"rate": 1.5},
-            {"finished": 1},
-            {"other": 1},
-            {"types": ["ä"]},
-        ):
+        refused: list[Any] = ["all", 1, {"types": []}, {"rate": 0}, {"rate": 1.5}, {"finished": 1}, {"other": 1}]
+        for lens in [*refused, {"types": ["ä"]}]:
             error = await plain.ask("subscribe", {"channel": "t", "data": {"lens": lens}})
             assert error["code"] == 107, lens
             assert "expected" in error["message"]
