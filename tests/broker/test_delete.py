@@ -374,8 +374,8 @@ async def test_an_answered_deletion_is_on_the_servers_disk(tmp_path: Path, key_p
 async def test_an_answered_deletion_is_on_the_replica(
     tmp_path: Path, key_prefix: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with RedisServer(tmp_path / "master") as master:
-        options = {"replicaof": f"127.0.0.1 {master.port}", "repl-diskless-sync-delay": "0"}
+    with RedisServer(tmp_path / "master", {"repl-diskless-sync-delay": "0"}) as master:
+        options = {"replicaof": f"127.0.0.1 {master.port}"}
         with RedisServer(tmp_path / "replica", options) as replica:
             broker = RedisBroker(master.url, key_prefix=key_prefix)
             await written(broker)
