@@ -308,7 +308,7 @@ async def run_schedule(
             await _a_while(choice, 0.1)
             await _strike(world, FAULTS[name](world, choice))
             tally.add(name)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(2 * PATIENCE):
             await asyncio.gather(*(agent.stop() for agent in world.agents.values()))
         await world.settled()
         await world.verify(written=True)
