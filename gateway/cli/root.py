@@ -27,6 +27,7 @@ COMMANDS = (
     "cancel",
     "decide",
     "topics",
+    "token",
     "export",
     "delete",
 )
