@@ -17,6 +17,9 @@ __all__ = ["MAX_LISTED", "RATE_WINDOW", "Summary"]
 MAX_LISTED = 20
 """Running tools, and waiting approvals, of which a summary tells."""
 
+MAX_TRACKED = 1_000
+"""Tool calls that run, and messages that are being written, of which one fold knows."""
+
 MAX_ARGUMENTS = 2_000
 """Code points of an approval's arguments; a longer text is cut."""
 
@@ -319,7 +322,7 @@ class Summary:
 
     def _call(self, data: Mapping[str, Any], started_at: int | None) -> None:
         call = identifier(data.get("id"))
-        if call is not None:
+        if call is not None and len(self._tools) < MAX_TRACKED:
             self._tools[call] = {"id": call, "name": text(data.get("name")), "started_at": started_at}
 
     def _count_usage(self, run: _Run, kind: str, event: Mapping[str, Any]) -> None:
@@ -341,7 +344,8 @@ class Summary:
     def _add(self, kind: str, delta: _Delta) -> int:
         added = len(delta.text) if isinstance(delta.text, str) else 0
         message, run = identifier(delta.message), self._run
-        if message is not None and run is not None and run.live and delta.run == run.run:
+        own = message is not None and run is not None and run.live and delta.run == run.run
+        if message is not None and own and (len(self._writing) < MAX_TRACKED or message in self._writing):
             self._writing[message] = kind != "agent_thinking" or self._writing.get(message, False)
         return added
 
