@@ -18,6 +18,7 @@ _STATUS = {
     ErrorCode.PERMISSION_DENIED: 403,
     ErrorCode.TOO_MANY_REQUESTS: 429,
     ErrorCode.INTERNAL: 503,
+    ErrorCode.UNRECOVERABLE_POSITION: 410,
 }
 
 
