@@ -119,6 +119,11 @@ local function settle(s, epoch, offset)
   keep(s, {})
 end
 
+-- Whether a run wrote to a history of this topic that was deleted: the names of those, and of the run that held it, stay.
+local function deleted(s, epoch, run)
+  return s.gone ~= '' and (string.find(s.gone, ' ' .. epoch .. ' ', 1, true) or string.find(s.gone, ' /' .. run .. ' ', 1, true))
+end
+
 -- Whether what was read or written up to a position is the beginning of this history.
 local function continues(s, epoch, offset)
   if epoch == '' then return offset == 0 end
@@ -127,11 +132,6 @@ local function continues(s, epoch, offset)
     if name == epoch then return offset <= tonumber(last) end
   end
   return false
-end
-
--- Whether a run wrote to a history of this topic that was deleted: the names of those, and of the run that held it, stay.
-local function deleted(s, epoch, run)
-  return s.gone ~= '' and (string.find(s.gone, ' ' .. epoch .. ' ', 1, true) or string.find(s.gone, ' /' .. run .. ' ', 1, true))
 end
 
 -- The answer to a writer whose position does not continue.

@@ -64,7 +64,7 @@ RULES = (
     ),
     Rule(
         name="only the holder of the lease writes",
-        text="return {'fenced', s.epoch, s.top, s.run}\n  end",
+        text="return {'fenced', s.epoch, s.top, s.run}\nend",
         instead="end",
         kind="late",
     ),
@@ -79,7 +79,7 @@ RULES = (
     ),
     Rule(
         name="a run that has ended stays so",
-        text="if place then return {'ended', place} end\n  end",
+        text="if place then return {'ended', place} end\nend",
         instead="end",
     ),
     Rule(
@@ -88,12 +88,12 @@ RULES = (
     ),
     Rule(
         name="the log moves on from where it stands",
-        text="if log_before ~= '' and log ~= log_before .. ' ' .. ARGV[12] then",
+        text="if log_before ~= '' and s.log ~= log_before .. ' ' .. ARGV[12] then",
         instead="if false then",
     ),
     Rule(
         name="conditions hold",
-        text="if not holds then return {'cond', field, found, epoch, top} end",
+        text="if not holds then return {'cond', field, found, s.epoch, s.top} end",
     ),
     Rule(
         name="a history with a part gone is begun anew",
@@ -120,7 +120,7 @@ RULES = (
     ),
     Rule(
         name="deltas go when the last message has ended",
-        text="if opened == ' ' then",
+        text="if s.open == ' ' then",
         instead="if kind == 'e' then",
     ),
     Rule(
@@ -129,7 +129,8 @@ RULES = (
     ),
     Rule(
         name="the lease ends with the run",
-        text="if ends then s.run = '' end",
+        text="if ends then\n  s.run = ''\n",
+        instead="if ends then\n",
     ),
     Rule(
         name="a renewal tells of a rollback",
