@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gateway.bot import Bot, BotEvent
-    from gateway.client import Client, Subscription, Update, subscribe
+    from gateway.client import Client, Subscription, Update
     from gateway.context import Approve, ContentPart, Context, Decision, Edit, Message, Reject, Tool, ToolCall, Usage
     from gateway.errors import (
         BrokerError,
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         UnreachableError,
         UnsubscribeCode,
     )
+    from gateway.following import subscribe
     from gateway.merge import merge
     from gateway.mirror import Mirror
     from gateway.policies import Policy
@@ -140,7 +141,7 @@ _HOMES = {
     "Worker": "gateway.worker",
     "merge": "gateway.merge",
     "parse_position": "gateway.types",
-    "subscribe": "gateway.client",
+    "subscribe": "gateway.following",
 }
 
 

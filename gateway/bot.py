@@ -12,11 +12,12 @@ from typing import Any, Literal, TypeVar
 
 from gateway import note
 from gateway.bot_event import SNAPSHOT, BotEvent, type_of
-from gateway.client import Client, opened
+from gateway.client import Client
 from gateway.client_socket import shown_url
 from gateway.client_token import Token
 from gateway.errors import CommandError, DisconnectError, GatewayError, UnreachableError
 from gateway.followers import Followers
+from gateway.following import opened
 from gateway.lens import MAX_TYPES
 from gateway.mirror import Mirror
 from gateway.positions import Positions

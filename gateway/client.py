@@ -5,7 +5,7 @@ import contextlib
 import functools
 import logging
 import random
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 from gateway.client_actions import ClientActions
@@ -16,7 +16,7 @@ from gateway.reader import Lens, Since, Update
 from gateway.subscription import Subscription
 from gateway.types import Position, parse_topic
 
-__all__ = ["Client", "Subscription", "Update", "opened", "subscribe"]
+__all__ = ["Client", "Subscription", "Update", "backoff", "may_return"]
 
 logger = logging.getLogger(__name__)
 
@@ -202,18 +202,18 @@ class Client(ClientActions):
                 self._socket = None
                 self._changed.clear()
                 await socket.aclose()
-            if not _may_return(ended):
+            if not may_return(ended):
                 self._fail(ended)
                 return
             logger.warning("the connection to %s has ended (%s); trying on", shown_url(self.url), ended)
             failures = 0 if loop.time() - since >= STEADY else failures
             while True:
-                await asyncio.sleep(_backoff(failures))
+                await asyncio.sleep(backoff(failures))
                 failures += 1
                 try:
                     socket = await self._open()
                 except (UnreachableError, CommandError, DisconnectError) as error:
-                    if not _may_return(error):
+                    if not may_return(error):
                         self._fail(error)
                         return
                     logger.debug("%s; trying on", error)
@@ -241,10 +241,10 @@ class Client(ClientActions):
                     try:
                         return await socket.ask(method, body)
                     except (CommandError, DisconnectError) as error:
-                        if not repeatable or not _may_return(error):
+                        if not repeatable or not may_return(error):
                             raise
                         refused = error
-                    await asyncio.sleep(_backoff(failures))
+                    await asyncio.sleep(backoff(failures))
                     failures += 1
         except TimeoutError as error:
             # What the gateway itself has said tells more.
@@ -371,7 +371,7 @@ class Client(ClientActions):
             self._ask(subscription)
         elif subscription.topic not in self._retries:
             self._retries[subscription.topic] = asyncio.get_running_loop().call_later(
-                _backoff(failures - ASKS_AT_ONCE), self._ask, subscription
+                backoff(failures - ASKS_AT_ONCE), self._ask, subscription
             )
 
     def _give_up(self, subscription: Subscription, error: Exception) -> None:
@@ -380,69 +380,13 @@ class Client(ClientActions):
         self._unsubscribe(subscription.topic)
 
 
-async def subscribe(
-    url: str,
-    topic: str,
-    *,
-    since: Since = None,
-    token: Token = None,
-    mirror: bool = True,
-    types: Sequence[str] | None = None,
-    lens: Lens = None,
-) -> AsyncGenerator[Update, None]:
-    """Follow one topic of a gateway, which may as well not be up yet.
-
-    Args:
-        url: The gateway's address.
-        topic: The topic.
-        since: Where to begin, as `Client.subscribe` has it.
-        token: What the gateway knows the caller by, as `Client` has it.
-        mirror: Keep an exact mirror, as `Client.subscribe` has it.
-        types: The event types that are wanted, as `Client.subscribe` has it.
-        lens: How it is seen, as `Client.subscribe` has it.
-
-    Raises:
-        ValueError: URL or topic is none.
-        CommandError, DisconnectError, UnreachableError, SnapshotError: The gateway refused for good.
-
-    """
-    async with opened(Client(url, token=token)) as client:
-        async for update in client.subscribe(topic, since=since, mirror=mirror, types=types, lens=lens):
-            yield update
-
-
-@contextlib.asynccontextmanager
-async def opened(client: Client) -> AsyncGenerator[Client, None]:
-    """Enter a client whose gateway may as well not be up yet: it is waited for.
-
-    Raises:
-        CommandError, DisconnectError, UnreachableError: The gateway refused for good.
-
-    """
-    failures = 0
-    while True:
-        try:
-            await client.__aenter__()
-            break
-        except (UnreachableError, CommandError, DisconnectError) as error:
-            if not _may_return(error):
-                raise
-            logger.log(logging.DEBUG if failures else logging.WARNING, "%s; waiting for it", error)
-        await asyncio.sleep(_backoff(failures))
-        failures += 1
-    if failures:
-        logger.warning("%s is there", shown_url(client.url))
-    try:
-        yield client
-    finally:
-        await client.__aexit__()
-
-
-def _backoff(failures: int) -> float:
+def backoff(failures: int) -> float:
+    """Draw the seconds before another try, after so many that failed."""
     return random.uniform(0, min(BACKOFF_CAP, BACKOFF_BASE * 2 ** min(failures, 16)))
 
 
-def _may_return(error: GatewayError) -> bool:
+def may_return(error: GatewayError) -> bool:
+    """Whether the same can succeed later."""
     match error:
         case CommandError() | UnreachableError():
             return error.temporary

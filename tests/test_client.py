@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway import client as client_module
-from gateway.client import Client, subscribe
+from gateway.client import Client
 from gateway.errors import CommandError, DisconnectError, ErrorCode, UnreachableError
 from gateway.mirror import Mirror
 from gateway.subscription import Subscription
@@ -67,24 +67,6 @@ async def test_each_connection_shows_a_token_of_its_own() -> None:
         await (await server.command("subscribe")).close(3005, "expired")
         await server.command("subscribe")
         assert server.connected == [{"token": "first"}, {"token": "second"}]
-
-
-async def test_token_that_cannot_be_made_for_a_while_ends_nothing() -> None:
-    made = iter((None, "second", "third"))
-
-    async def make() -> str:
-        token = next(made)
-        if token is None:
-            raise OSError("away")
-        return token
-
-    async with protocol_server() as server:
-        updates = subscribe(server.url, "t", token=make)
-        first = asyncio.create_task(anext(updates))
-        await joined(server)
-        assert (await first).position.offset == 4
-        assert server.connected == [{"token": "second"}]
-        await updates.aclose()
 
 
 async def test_enter_where_nobody_listens_is_unreachable() -> None:
@@ -556,7 +538,7 @@ def test_backoff_is_full_jitter(monkeypatch: pytest.MonkeyPatch) -> None:
     ranges = []
     monkeypatch.setattr("random.uniform", lambda low, high: ranges.append((low, high)))
     for failures in (0, 1, 2, 100):
-        client_module._backoff(failures)
+        client_module.backoff(failures)
     assert ranges == [(0, 0.5), (0, 1.0), (0, 2.0), (0, 20.0)]
 
 
@@ -609,30 +591,3 @@ async def test_loss_and_return_of_the_gateway_are_told_once(caplog: pytest.LogCa
     gone, back = told(caplog)
     assert gone.startswith(f"the connection to {url} has ended (")
     assert back == f"{url} is back"
-
-
-async def test_subscribe_waits_for_a_gateway_that_is_not_up_yet(caplog: pytest.LogCaptureFixture) -> None:
-    tried = asyncio.Event()
-
-    async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        tried.set()
-        writer.close()
-        await writer.wait_closed()
-
-    async with await asyncio.start_server(hang_up, "127.0.0.1", 0) as nobody:
-        port = nobody.sockets[0].getsockname()[1]
-        updates = subscribe(f"http://127.0.0.1:{port}", "t")
-        first = asyncio.ensure_future(anext(updates))
-        await tried.wait()
-    async with protocol_server(port) as server:
-        await joined(server, offset=4)
-        assert (await first).position.offset == 4
-        await updates.aclose()
-    assert [message.rpartition(" ")[2] for message in told(caplog)] == ["it", "there"]
-
-
-async def test_subscribe_raises_what_is_for_good() -> None:
-    async with protocol_server() as server:
-        server.refuse_connect = {"code": 101, "message": "unauthorized"}
-        with pytest.raises(CommandError):
-            await anext(subscribe(server.url, "t", token=TOKEN))

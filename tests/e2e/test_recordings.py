@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.client import subscribe
+from gateway.following import subscribe
 from gateway.mirror import Mirror
 from gateway.types import Publication
 from tests.e2e.processes import Gateway, Process, running_gateway, until
