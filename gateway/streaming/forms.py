@@ -21,6 +21,7 @@ class Form(ABC):
         media_type: Of the response.
         midway: The last piece of a snapshot has not come yet: nothing else may be written.
         broken: Another snapshot came instead of the rest of one: what was written cannot be made whole any more.
+        ended: Everything has been written.
 
     """
 
@@ -29,6 +30,7 @@ class Form(ABC):
     def __init__(self) -> None:
         self.midway: bool = False
         self.broken: bool = False
+        self.ended: bool = False
 
     def frames(self, frames: bytes, *, epoch: str) -> bytes:
         """Translate finished websocket frames of a topic that stands in an epoch."""

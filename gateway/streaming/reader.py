@@ -4,6 +4,7 @@ import asyncio
 import logging
 import random
 import time
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import msgspec
@@ -11,14 +12,13 @@ import msgspec
 from gateway.errors import BrokerUnavailableError, DisconnectCode
 from gateway.grants import Identity
 from gateway.hub import Hub
-from gateway.lens import Lens
 from gateway.presence import Attendee
 from gateway.streaming.forms import Form
 from gateway.streaming.outlet import Outlet
 from gateway.streaming.pushes import read_publication, whole_snapshot
 from gateway.subscriber import Subscriber
 from gateway.types import Position, Topic, new_id
-from gateway.view import view_of
+from gateway.view import View
 from gateway.wheel import Wheel
 
 __all__ = ["Joined", "StreamReader"]
@@ -36,7 +36,17 @@ Joined: TypeAlias = tuple[Subscriber, dict[str, Any]]
 class StreamReader:
     """A cursor in the hub whose road out is a response: the reader of one topic, watched by the wheel."""
 
-    def __init__(self, hub: Hub, wheel: Wheel, form: Form, *, topic: Topic, identity: Identity, mirror: bool) -> None:
+    def __init__(
+        self,
+        hub: Hub,
+        wheel: Wheel,
+        form: Form,
+        *,
+        topic: Topic,
+        identity: Identity,
+        mirror: bool = False,
+        view: View | None = None,
+    ) -> None:
         """Make a reader that has not begun.
 
         Args:
@@ -46,6 +56,7 @@ class StreamReader:
             topic: What it reads.
             identity: Who it is.
             mirror: It takes snapshots, and is sent one where its position cannot be continued or it has none.
+            view: The rules by which it sees the topic; None shows it everything.
 
         """
         self.client: str = new_id()
@@ -59,6 +70,7 @@ class StreamReader:
         self._topic = topic
         self._identity = identity
         self._mirror = mirror
+        self._view = view
         self._outlet: Outlet | None = None
         self._subscriber: Subscriber | None = None
         self._epoch: str = ""
@@ -79,8 +91,7 @@ class StreamReader:
             BrokerUnavailableError: The broker cannot be asked.
 
         """
-        view = view_of(Lens(), self._identity.redaction(self._topic))
-        return await self._hub.join(self, self._topic, asked=asked, mirror=self._mirror, view=view)
+        return await self._hub.join(self, self._topic, asked=asked, mirror=self._mirror, view=self._view)
 
     def begin(self, outlet: Outlet, joined: Joined, *, known: str) -> None:
         """Write what `join` brought, and be live from here on.
@@ -114,6 +125,10 @@ class StreamReader:
         events = [read_publication(bytes(publication)) for publication in reply.get("publications", ())]
         outlet.write(form.items(events, epoch=position.epoch))
         self._hub.enter(subscriber)
+        if form.ended:
+            outlet.end()
+            self._let_go()
+            return
         if self._paused and subscriber.live:
             subscriber.topic.fall_behind(subscriber)
 
@@ -200,6 +215,14 @@ class StreamReader:
         if self._form.broken:
             self._outlet.cut()
             self._let_go()
+        elif self._form.ended:
+            self._outlet.end()
+            self._let_go()
+
+    def write_all(self, frames: Sequence[bytes]) -> None:
+        """Write frames one after the other."""
+        for each in frames:
+            self.write(each)
 
     def push(self, line: bytes) -> None:
         """Leave out what tells a websocket to subscribe again: the reader does that itself."""

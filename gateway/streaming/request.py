@@ -1,15 +1,19 @@
 """What a request for a stream asks."""
 
+from typing import Any
 from urllib.parse import unquote
 
 import msgspec
 from starlette.requests import Request
 from starlette.types import Scope
 
+from gateway.auth import Authority
 from gateway.errors import CommandError, ErrorCode
-from gateway.grants import EVERYTHING, Identity
+from gateway.grants import Identity
+from gateway.lens import Lens, read_lens
 from gateway.session import topic_of
 from gateway.types import START, Position, Topic, parse_position
+from gateway.view import View, view_of
 
 __all__ = ["StreamRequest", "below_topics", "identity_of", "read_flag", "read_request"]
 
@@ -22,7 +26,10 @@ class StreamRequest(msgspec.Struct, frozen=True, kw_only=True):
         identity: Who asks; may read the topic.
         known: The position that was named, as text; "" for none.
         asked: The same, where it can be a position; None where it is none, or none was named.
+        skip: Events that the client had of a group before its connection was cut, at that position.
+        header: The client comes back: the position is that of its `Last-Event-ID`.
         mirror: A snapshot is wanted wherever the position cannot be continued, or none was named.
+        view: The rules by which the client sees the topic; None shows it everything.
 
     """
 
@@ -30,7 +37,10 @@ class StreamRequest(msgspec.Struct, frozen=True, kw_only=True):
     identity: Identity
     known: str
     asked: Position | None
+    skip: int
+    header: bool
     mirror: bool
+    view: View | None
 
 
 def read_request(request: Request) -> StreamRequest:
@@ -43,9 +53,16 @@ def read_request(request: Request) -> StreamRequest:
     topic = topic_of(below_topics(request.scope)[0])
     identity = identity_of(request)
     identity.require("read", topic)
-    known, asked = _position(request)
+    known, asked, skip = _position(request)
     return StreamRequest(
-        topic=topic, identity=identity, known=known, asked=asked, mirror=read_flag(request, "mirror", absent=False)
+        topic=topic,
+        identity=identity,
+        known=known,
+        asked=asked,
+        skip=skip,
+        header=bool(request.headers.get("last-event-id", "").strip()),
+        mirror=read_flag(request, "mirror", absent=False),
+        view=view_of(_lens(request), identity.redaction(topic)),
     )
 
 
@@ -56,9 +73,8 @@ def identity_of(request: Request) -> Identity:
         CommandError: 101 or 109, the credentials are not accepted.
 
     """
-    authority = getattr(request.app.state, "authority", None)
-    found: Identity = EVERYTHING if authority is None else authority.http(request)
-    return found
+    authority: Authority = request.app.state.authority
+    return authority.http(request)
 
 
 def below_topics(scope: Scope) -> list[str]:
@@ -81,22 +97,43 @@ def read_flag(request: Request, name: str, *, absent: bool) -> bool:
     return text == "1" if text else absent
 
 
-def _position(request: Request) -> tuple[str, Position | None]:
+def _lens(request: Request) -> Lens:
+    query = request.query_params
+    asked: dict[str, Any] = {}
+    if query.get("types"):
+        asked["types"] = query["types"].split(",")
+    if query.get("rate"):
+        rate = query["rate"]
+        asked["rate"] = int(rate) if rate.isascii() and rate.isdecimal() and len(rate) <= 4 else rate
+    if read_flag(request, "finished", absent=False):
+        asked["finished"] = True
+    return read_lens({"lens": asked} if asked else None)
+
+
+def _position(request: Request) -> tuple[str, Position | None, int]:
     # A browser that comes back sends the header, beside the same address as before.
     header = request.headers.get("last-event-id", "").strip()
     if header:
         try:
-            return header, parse_position(header)
+            return header, *_parsed(header)
         except ValueError:
-            return header[:80], None  # another server's id: a position that is not ours, so one that is lost
+            return header[:80], None, 0  # another server's id: a position that is not ours, so one that is lost
     for name in ("last_event_id", "from"):
         text = request.query_params.get(name, "")
         if text == "start":
-            return str(START), START
+            return str(START), START, 0
         if text:
             try:
-                return text, parse_position(text)
+                return text, *_parsed(text)
             except ValueError as error:
                 expected = "expected start or a position <epoch>:<offset>"
                 raise CommandError(ErrorCode.BAD_REQUEST, f"{expected} as {name}, got {text!r:.80}") from error
-    return "", None
+    return "", None, 0
+
+
+def _parsed(text: str) -> tuple[Position, int]:
+    """Read an id: a position, and of a dialect perhaps how many of the next events were had already."""
+    position, dot, count = text.partition(".")
+    if dot and not (count.isascii() and count.isdecimal() and len(count) <= 9):
+        raise ValueError(text)
+    return parse_position(position), int(count or 0)

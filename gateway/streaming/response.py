@@ -12,7 +12,7 @@ from gateway.hub import Hub
 from gateway.streaming.forms import Form
 from gateway.streaming.outlet import EXTENSION, Outlet, Socket
 from gateway.streaming.reader import Joined, StreamReader
-from gateway.streaming.request import StreamRequest
+from gateway.types import Position
 
 __all__ = ["STREAM_HEADERS", "StreamResponse", "patiently"]
 
@@ -31,26 +31,32 @@ _Result = TypeVar("_Result")
 class StreamResponse:
     """Streams a topic until the client or the gateway goes: an ASGI application for one request."""
 
-    def __init__(self, hub: Hub, reader: StreamReader, form: Form, asked: StreamRequest) -> None:
+    def __init__(
+        self, hub: Hub, reader: StreamReader, form: Form, *, asked: Position | None, known: str, strict: bool = False
+    ) -> None:
         """Make a response that has not started.
 
         Args:
             hub: Where the topic is.
             reader: What reads for the client.
             form: How the client is written to.
-            asked: What the client wants.
+            asked: The position to go on from; None for none.
+            known: The position that the client named, as text; "" for none.
+            strict: A position that cannot be continued is refused, instead of told in the stream.
 
         """
         self.headers: MutableHeaders = MutableHeaders({"content-type": form.media_type, **STREAM_HEADERS})
         self._hub = hub
         self._reader = reader
         self._asked = asked
+        self._known = known
+        self._strict = strict
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the request.
 
         Raises:
-            CommandError: The broker is away.
+            CommandError: 100 the broker is away, 112 the position cannot be continued.
 
         """
         start = {"type": "http.response.start", "status": 200, "headers": self.headers.raw}
@@ -62,7 +68,7 @@ class StreamResponse:
             joined = await self._join()
             socket: Socket | None = scope.get("extensions", {}).get(EXTENSION)
             outlet = Outlet(send, self._reader, socket)
-            self._reader.begin(outlet, joined, known=self._asked.known)
+            self._reader.begin(outlet, joined, known=self._known)
             if socket is not None:
                 socket.begin(self._reader.shutting_down)
             await send(start)
@@ -71,7 +77,10 @@ class StreamResponse:
             await self._reader.aclose()
 
     async def _join(self) -> Joined:
-        return await patiently(lambda: self._reader.join(self._asked.asked), within=self._hub.settings.command_timeout)
+        joined = await patiently(lambda: self._reader.join(self._asked), within=self._hub.settings.command_timeout)
+        if self._strict and not joined[1].get("recovered"):
+            raise CommandError(ErrorCode.UNRECOVERABLE_POSITION, "the position cannot be continued; ask without one")
+        return joined
 
 
 async def patiently(work: Callable[[], Awaitable[_Result]], *, within: float) -> _Result:
