@@ -1,6 +1,7 @@
 """What all have in common who act in a world."""
 
 import asyncio
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from gateway.types import Topic
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["Actor"]
 
 
-class Actor:
+class Actor(ABC):
     """Somebody who does one thing after another when the world says so."""
 
     once = False
@@ -45,15 +46,16 @@ class Actor:
         self.since = {topic: judge.state.floor for topic, judge in self.world.judges.items()}
         self.task = asyncio.ensure_future(self.act())
 
-    def finish(self) -> None:
+    def finish(self) -> None:  # noqa: B027 - most have nothing to do then
         """Bring to an end what was begun; called again and again once the world is calm."""
 
+    @abstractmethod
     async def act(self) -> None:
-        raise NotImplementedError
+        """Do one thing."""
 
     def runs(self, topic: Topic) -> set[str]:
         """Give the ids of its runs that work on a topic."""
         return set()
 
-    def hung_up(self) -> None:
+    def hung_up(self) -> None:  # noqa: B027 - as above
         """Hear that the server has gone."""
