@@ -20,6 +20,8 @@ from gateway.errors import CommandError, ErrorCode
 from gateway.events import AgentComplete, LogLine
 from gateway.note import Note, noted
 from gateway.publisher import Publisher
+from gateway.types import new_id
+from tests.e2e.processes import Gateway as Process
 from tests.e2e.processes import free_port
 from tests.protocol_server import protocol_server
 from tests.serving import Gateway, append, eventually, serve
@@ -400,6 +402,36 @@ async def serving_soon(bot: Bot) -> AsyncIterator[None]:
 async def test_stop_ends_the_wait_for_a_gateway() -> None:
     async with serving_soon(Bot(f"http://127.0.0.1:{free_port()}")):
         await asyncio.sleep(0)
+
+
+async def test_hears_each_event_once_while_gateways_are_killed(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("random.uniform", lambda _low, _high: 0.01)
+    gateway = Process(redis_url)
+    topic = f"t{new_id()}"
+    broker = RedisBroker(redis_url)
+
+    async def write() -> None:
+        for number in range(300):
+            await notes(broker, topic, number)
+            await asyncio.sleep(0.005)
+
+    await gateway.start()
+    bot = Bot(gateway.url, topics=topic)
+    heard = Heard(bot, "note")
+    try:
+        async with serving(bot):
+            writing = asyncio.create_task(write())
+            for goal in (1, 100):
+                await eventually(lambda goal=goal: len(heard.events) >= goal)  # type: ignore[misc]
+                gateway.kill()
+                await gateway.stop()
+                await gateway.start()
+            await writing
+            await heard.count(300)
+    finally:
+        await gateway.stop()
+        await broker.aclose()
+    assert heard.numbers == list(range(300))
 
 
 async def test_handler_that_failed_for_want_of_a_gateway_is_called_again(monkeypatch: pytest.MonkeyPatch) -> None:
