@@ -7,6 +7,7 @@ import { list, object, text } from './fields.js';
 import { sameLens } from './lens.js';
 import { BrowserPage } from './page.js';
 import { readPublication } from './publication.js';
+import { Renewal } from './renewal.js';
 import { Subscription } from './subscription.js';
 
 /** @typedef {import('./connection.js').End} End */
@@ -22,6 +23,7 @@ const OFFLINE_PROBE_MS = 2_000;
 export class Gateway {
   #url;
   #fetch;
+  #renewal;
   #token;
   /** @type {import('./host.js').Environment} */
   #environment;
@@ -60,7 +62,7 @@ export class Gateway {
     now = Date.now,
     setTimeout = (run, ms) => globalThis.setTimeout(run, ms),
     clearTimeout = (timer) => globalThis.clearTimeout(timer),
-    fetch = (address) => globalThis.fetch(address),
+    fetch = (address, options) => globalThis.fetch(address, options),
     page = new BrowserPage(),
   } = {}) {
     if (typeof WebSocket !== 'function') throw new TypeError('this platform has no WebSocket; give one to the gateway');
@@ -70,6 +72,7 @@ export class Gateway {
     this.#fetch = fetch;
     this.#token = token;
     this.#environment = { WebSocket, random, now, setTimeout, clearTimeout };
+    this.#renewal = new Renewal(this.#environment, () => this.#makeToken());
     this.#page = page;
     this.#backoff = new Backoff(random);
     /** When the next attempt comes, in the time of `now`; null while none is waited for. @type {number | null} */
@@ -267,9 +270,11 @@ export class Gateway {
     const address = new URL(`../topics/${encodeURIComponent(topic)}/${path}`, this.#url.replace(/^ws/, 'http'));
     let answer;
     try {
-      answer = await this.#fetch(address.href);
+      const token = await this.#makeToken();
+      answer = await this.#fetch(address.href, token ? { headers: { authorization: `Bearer ${token}` } } : {});
       if (answer.ok) return await read(answer);
     } catch (cause) {
+      if (cause instanceof TokenError) throw cause;
       throw new NotConnectedError('the gateway could not be reached', { temporary: true, cause });
     }
     const code = answer.status === 404 ? ErrorCode.NOT_AVAILABLE : ErrorCode.INTERNAL;
@@ -363,6 +368,7 @@ export class Gateway {
     this.client = text(reply.client);
     this.#openedAt = this.#environment.now();
     this.#brokerSure = true;
+    if (this.#connection !== null && typeof this.#token === 'function') this.#renewal.begin(this.#connection, reply);
     this.#setState('connected');
     for (const topic of [...this.#topics.values()]) topic.attach();
   }
@@ -425,6 +431,7 @@ export class Gateway {
 
   #forgetConnection() {
     this.#connection = null;
+    this.#renewal.end();
     this.#silent = false;
     this.#touched.clear();
     for (const topic of this.#topics.values()) topic.detach();

@@ -231,7 +231,7 @@ export interface Page {
 export interface GatewayOptions {
   /** Relative to the page; `/connection/websocket` by default. */
   url?: string;
-  /** A function is asked for a new one before each attempt to connect. */
+  /** A function is asked for a fresh one each time one is needed: to connect, before the last one expires, and to load. */
   token?: string | (() => Promise<string>);
   WebSocket?: new (url: string) => WebSocket;
   /** From 0 up to, without, 1. */
@@ -240,7 +240,7 @@ export interface GatewayOptions {
   now?: () => number;
   setTimeout?: (run: () => void, ms: number) => any;
   clearTimeout?: (timer: any) => void;
-  fetch?: (address: string) => Promise<Response>;
+  fetch?: (address: string, options: { headers?: Record<string, string> }) => Promise<Response>;
   page?: Page;
 }
 

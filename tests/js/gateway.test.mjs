@@ -234,6 +234,82 @@ test('a token function that fails is asked again later', async () => {
   assert.equal(gateway.state, 'connected');
 });
 
+/** A gateway that says how long a token lasts. */
+function lasting(ttl) {
+  const server = new FakeGateway();
+  server.answers.set('connect', () => {
+    server.socket.connected = true;
+    return { reply: { client: 'c', version: '0', ping: server.ping, pong: true, expires: true, ttl } };
+  });
+  server.answers.set('refresh', () => ({ reply: { client: 'c', version: '0', expires: true, ttl } }));
+  return server;
+}
+
+test('a fresh token is shown before each one expires', async () => {
+  let count = 0;
+  const { server, gateway } = await connected({ token: async () => `token ${(count += 1)}` }, lasting(10));
+  await server.clock.advance(7_900);
+  assert.deepEqual(server.asked('refresh'), []);
+  await server.clock.advance(200);
+  await server.clock.advance(8_000);
+  assert.deepEqual(server.asked('refresh'), [{ token: 'token 2' }, { token: 'token 3' }]);
+  assert.equal(server.asked('connect').length, 1);
+  gateway.close();
+  await server.clock.advance(60_000);
+  assert.equal(server.asked('refresh').length, 2);
+});
+
+test('a renewal that comes to nothing is tried again, and a later answer of another connection is ignored', async () => {
+  let fails = true;
+  const server = lasting(10);
+  const { gateway } = await connected(
+    {
+      token: async () => {
+        if (fails && server.asked('connect').length > 0) throw new Error('no session');
+        return 'x';
+      },
+    },
+    server,
+  );
+  await server.clock.advance(8_000);
+  assert.deepEqual(server.asked('refresh'), []);
+  fails = false;
+  server.answers.set('refresh', (_, times) => (times === 0 ? { error: { code: 109, temporary: true } } : { silence: true }));
+  await server.clock.advance(1_000);
+  await server.clock.advance(2_000);
+  assert.equal(server.asked('refresh').length, 2);
+  server.socket.drop(3005);
+  await server.clock.advance(500);
+  assert.equal(gateway.state, 'connected');
+  await server.clock.advance(8_000);
+  assert.equal(server.asked('refresh').length, 3);
+  gateway.close();
+});
+
+test('a fixed token is not renewed', async () => {
+  const { server, gateway } = await connected({ token: 'x' }, lasting(10));
+  await server.clock.advance(20_000);
+  assert.deepEqual(server.asked('refresh'), []);
+  gateway.close();
+});
+
+test('what is loaded beside the websocket is asked for with a token, never in the address', async () => {
+  const asked = [];
+  const fetch = async (address, options) => {
+    asked.push([address, options.headers]);
+    return new Response('x');
+  };
+  await make({ fetch, token: async () => 'secret' }).gateway.blob('t', 'abc');
+  await make({ fetch }).gateway.blob('t', 'abc');
+  const address = 'http://gateway.test/topics/t/blobs/abc';
+  assert.deepEqual(asked.map(([, headers]) => headers), [{ authorization: 'Bearer secret' }, undefined]);
+  assert.ok(asked.every(([place]) => !place.includes('secret')), address);
+  const failing = async () => {
+    throw new Error('no session');
+  };
+  await assert.rejects(make({ fetch, token: failing }).gateway.blob('t', 'abc'), TokenError);
+});
+
 test('a token that comes after close opens nothing', async () => {
   let give;
   const { server, gateway } = make({ token: () => new Promise((resolve) => (give = resolve)) });
