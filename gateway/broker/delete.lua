@@ -2,7 +2,7 @@
 -- KEYS: the six, then the list of readers. ARGV 1-6 as everywhere; 7 the epochs to delete, a space before and after
 -- each: a history is removed if it has, or went on from, one of these. So a repeated call deletes nothing newer.
 
-local REMEMBERED = 64  -- names of deleted histories and of their runs
+local REMEMBERED = 256  -- names of deleted histories and of their runs
 
 --@state
 local s = load()
@@ -30,6 +30,11 @@ end
 if s.run ~= '' then names[#names + 1] = '/' .. s.run end
 for name in string.gmatch(s.gone, '%S+') do
   if #names < REMEMBERED then names[#names + 1] = name end
+end
+-- Also those that have ended: one may still try its first append again, whose answer was lost.
+for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
+  local run = string.match(field, '^r:(.*)$')
+  if run and run ~= s.run and #names < REMEMBERED then names[#names + 1] = '/' .. run end
 end
 -- Also where the server's memory is full: what frees some is let through, and what follows it in one script.
 redis.call('UNLINK', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7])

@@ -133,10 +133,17 @@ async def test_delete_takes_what_an_epoch_went_on_as(broker: RedisBroker) -> Non
 
 
 async def test_delete_remembers_a_bounded_number_of_names(broker: RedisBroker) -> None:
-    for _ in range(70):
+    author = Author(broker, TOPIC)
+    for number in range(300):
+        author.run = f"run{number}"
+        await author.start()
+        await author.end()
+    deletion = await delete(broker)
+    assert len(deletion.gone.split()) == 256
+    for _ in range(3):
         await act(broker, TOPIC, new_id())
         deletion = await delete(broker)
-    assert len(deletion.gone.split()) == 64
+    assert len(deletion.gone.split()) == 256
     first = stored(await act(broker, TOPIC, "after"))
     assert first.position.epoch == deletion.epoch
 
@@ -199,6 +206,16 @@ async def test_an_earlier_run_is_not_told_to_restore(broker: RedisBroker) -> Non
     await delete(broker)
     assert isinstance(await author.add("late"), Deleted)
     assert isinstance(await renewed(author), Deleted)
+
+
+async def test_a_run_that_was_declared_lost_does_not_begin_again(broker: RedisBroker) -> None:
+    # The answer to its first append was lost, and it tries it again.
+    author = Author(broker, TOPIC)
+    await author.start(lease=1)
+    while not isinstance(await broker.declare_lost(TOPIC, run=author.run, data=b"{}", position=START), Appended):
+        await asyncio.sleep(0.01)
+    await delete(broker)
+    assert isinstance(await author.add("start", seq=1, lease=1000, position=START), Deleted)
 
 
 async def test_another_run_may_begin(broker: RedisBroker) -> None:
