@@ -108,7 +108,7 @@ export class Row {
     const { tools, approvals, error, phase, step } = this.summary;
     if (this.state === 'waiting') return more(approvals);
     if (this.state === 'failed') return error ?? 'failed';
-    if (this.state === 'tool') return tools.length > 0 ? more(tools) : 'writing a call';
+    if (this.state === 'tool') return more(tools);
     if (this.state === 'writing' && phase === 'waiting') return step === 0 ? 'starting' : 'waiting for the model';
     if (this.state === 'lost') return 'its process went silent';
     return '';
@@ -118,5 +118,6 @@ export class Row {
 /** @param {{name: string}[]} named */
 function more(named) {
   const [first, ...rest] = named;
-  return rest.length === 0 ? (first?.name ?? '') : `${first.name} +${rest.length}`;
+  if (first === undefined) return '';
+  return rest.length === 0 ? first.name : `${first.name} +${rest.length}`;
 }

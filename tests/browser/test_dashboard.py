@@ -99,6 +99,7 @@ async def test_rows_tell_what_each_run_does(gateway: Gateway, page: Page) -> Non
         decision = asyncio.create_task(a.approval(REFUND))
         await b.tool_call("t1", "run_sql", "{}")
         await b.tool_call("t2", "read_file", "{}")
+        await c.add_message(Message.assistant("Some words."))
         await c.thinking("Hm.")
         await d.fail(RuntimeError("out of quota"))
         await e.usage({"input_tokens": 9000, "output_tokens": 1100}, call="m")
@@ -115,8 +116,8 @@ async def test_rows_tell_what_each_run_does(gateway: Gateway, page: Page) -> Non
         await expect(row(page, "Title of e").locator(".c-errors")).to_have_text("1")
         await expect(row(page, "Title of f").locator(".c-agent")).to_contain_text("agent-f atlas-large")
         await stands(page, ["[Needs you]", "chat:a", "[Running]", *(f"chat:{n}" for n in "fecb"), "[Ended]", "chat:d"])
-        for stat, value in (("Running", "5"), ("Needs you", "1"), ("Failed", "1"), ("Tools running", "2")):
-            await expect(page.locator(".stat", has_text=stat).locator(".val")).to_have_text(value)
+        for term, value in (("state:running", "5"), ("state:waiting", "1"), ("state:failed", "1"), ("tools>0", "2")):
+            await expect(page.locator(f".stat[data-term='{term}'] .val")).to_have_text(value)
         await look(page, "board-live")
         await page.locator(".stat", has_text="Failed").click()
         await stands(page, ["[Ended]", "chat:d"])
@@ -283,7 +284,7 @@ async def test_many_runs_keep_the_page_responsive_and_its_memory_flat(
     gateway, runs, write = many
     page = await browser.new_page(viewport={"width": 1440, "height": 900})
     await open_board(page, gateway)
-    running_now = page.locator(".stat", has_text="Running").locator(".val")
+    running_now = page.locator(".stat[data-term=\"state:running\"] .val")
     await expect(running_now).to_have_text(str(TOPICS))
     session = await page.context.new_cdp_session(page)
     await write()  # the first time fills what is kept of each run
