@@ -1,12 +1,12 @@
 # The two commands of the README: `make demo`, `make test`. Each makes its own virtual environment in .venv.
-# PYTHON: an interpreter >= 3.11. Everything else installs itself (Chromium, libfaketime and Node.js through apt-get, for the tests).
+# PYTHON: an interpreter >= 3.11. Everything else installs itself (Chromium, libfaketime, nginx and Node.js through apt-get, for the tests).
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 LLM_VENV ?= .venv-llm
 
-.PHONY: demo demo-llm test check bench profile baselines soak browser faketime node clean
+.PHONY: demo demo-llm test check bench profile baselines soak browser faketime nginx node clean
 
 demo: $(VENV)/.demo
 	$(BIN)/gateway demo $(DEMO)
@@ -15,7 +15,7 @@ demo: $(VENV)/.demo
 demo-llm: $(VENV)/.demo $(LLM_VENV)/.ready
 	$(BIN)/python examples/demo_llm.py $(LLM_VENV)/bin/python $(DEMO)
 
-test: $(VENV)/.dev browser faketime node
+test: $(VENV)/.dev browser faketime nginx node
 	$(BIN)/python -m pytest
 	cd tests/js && node --test
 
@@ -63,7 +63,7 @@ $(LLM_VENV)/.ready:
 SOAK ?= 600
 SCHEDULES ?= 2000
 WORLDS ?= 1000
-soak: $(VENV)/.dev faketime
+soak: $(VENV)/.dev faketime nginx
 	GATEWAY_SOAK_SECONDS=$(SOAK) GATEWAY_SOAK_SCHEDULES=$(SCHEDULES) GATEWAY_CHECKER_WORLDS=$(WORLDS) \
 		$(BIN)/python -m pytest -s --show-capture=no tests/faults tests/checker
 
@@ -72,6 +72,9 @@ browser:
 
 faketime:
 	@ls /usr/lib/*/faketime/libfaketime.so.1 >/dev/null 2>&1 || { echo "Installing libfaketime for the tests of clocks"; apt-get update -qq && apt-get install -y -qq faketime; }
+
+nginx:
+	@command -v nginx >/dev/null || { echo "Installing nginx for the tests of streams behind a proxy"; apt-get update -qq && apt-get install -y -qq nginx-light; }
 
 node: tests/js/node_modules
 
