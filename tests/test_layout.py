@@ -25,16 +25,20 @@ _PURE = {
     "gateway.fields",
     "gateway.frames",
     "gateway.grants",
+    "gateway.lens",
     "gateway.limits",
     "gateway.merge",
     "gateway.mirror",
     "gateway.open_messages",
     "gateway.recovery",
+    "gateway.redaction",
     "gateway.session",
     "gateway.session_log",
     "gateway.state",
+    "gateway.summary",
     "gateway.tokens",
     "gateway.types",
+    "gateway.view",
 }
 """They decide and never wait."""
 

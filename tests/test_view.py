@@ -37,6 +37,7 @@ class Follower:
 
     def __init__(self, target: HubTopic, audiences: Audiences, view: View) -> None:
         self.client = self.user = ""
+        self.several = False
         self.target = target
         self.audiences = audiences
         self.view = view
