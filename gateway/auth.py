@@ -1,4 +1,4 @@
-"""Who a caller is: tokens and API keys, checked (PROTOCOL.md 11)."""
+"""Who a caller is: tokens and API keys, checked (PROTOCOL.md 12)."""
 
 import hmac
 import json

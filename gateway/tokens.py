@@ -1,7 +1,7 @@
 """What a checked token says: who it is and what may be done — pure.
 
 The claims are those of Centrifugo's connection and subscription tokens, so that a backend which makes those needs no
-change (PROTOCOL.md 11).
+change (PROTOCOL.md 12).
 """
 
 import math

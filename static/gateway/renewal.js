@@ -9,7 +9,7 @@ const MAX_RETRY_MS = 20_000;
 /** The longest time that a timer can wait, ms. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
-/** Shows a gateway fresh tokens before the old ones expire (PROTOCOL.md 11); without, it ends the connection. */
+/** Shows a gateway fresh tokens before the old ones expire (PROTOCOL.md 12); without, it ends the connection. */
 export class Renewal {
   /** @type {Environment} */
   #environment;
