@@ -1,11 +1,12 @@
 """What a reader costs: memory of the gateway, and the kernel's TCP memory beside it.
 
-    python -m bench.memory [--readers 1000] [--topics 50] [--megabytes 8] [--silent 10]
+    python -m bench.memory [--readers 5000] [--topics 50] [--megabytes 8] [--silent 10]
 
 Readers are idle first. Then the same traffic goes to gateways whose readers all read, and to ones of whose readers some
 never do; closing them as slow is put off, so that the worst is seen. TCP memory is the whole machine's
 (/proc/net/sockstat), both ends of every connection included. A client's buffer is 16 KiB here, as it is not the
-gateway's to bound.
+gateway's to bound. It fails where the gateway with silent readers takes more than it took with all of them idle plus
+10%, and 100 KB for each silent one.
 """
 
 import argparse
@@ -27,6 +28,8 @@ from gateway.broker.redis import RedisBroker
 from gateway.types import START, Topic, new_id
 from tests.e2e.processes import Gateway
 
+ALLOWED, ALLOWED_EACH = 1.1, 100_000
+"""Of the idle gateway's memory, and bytes for each reader that never reads."""
 CLIENT_BUFFER = 16 * 1024
 EVENT_BYTES = 1000
 BATCH = 50
@@ -124,8 +127,8 @@ async def settled(server: psutil.Process) -> int:
 
 async def measure(
     redis_url: str, *, readers: int, silent: int, topics: list[str], megabytes: float
-) -> tuple[int, int, int, int]:
-    """Give the gateway's and the kernel's bytes that the readers take: idle, and after the traffic."""
+) -> tuple[int, int, int, int, int]:
+    """Give the gateway's and the kernel's bytes that the readers take, idle and busy; last its own without them."""
     gateway = Gateway(redis_url, "--ping-interval", "3600", "--slow-timeout", "3600")
     await gateway.start()
     try:
@@ -143,7 +146,7 @@ async def measure(
             await asyncio.to_thread(connected.close)
     finally:
         await gateway.stop()
-    return (*idle, *busy)
+    return (*idle, *busy, rss)
 
 
 async def run(options: argparse.Namespace) -> None:
@@ -152,8 +155,8 @@ async def run(options: argparse.Namespace) -> None:
     async with EmbeddedServer() as store:
         await publish(store.url, topics, len(topics) * EVENT_BYTES * BATCH / 1e6)
         sizes = {"readers": options.readers, "topics": topics, "megabytes": options.megabytes}
-        rss, tcp, all_rss, all_tcp = await measure(store.url, silent=0, **sizes)
-        _, _, some_rss, some_tcp = await measure(store.url, silent=silent, **sizes)
+        rss, tcp, all_rss, all_tcp, _ = await measure(store.url, silent=0, **sizes)
+        idle_rss, _, some_rss, some_tcp, none = await measure(store.url, silent=silent, **sizes)
     each = 1024 * options.readers
     rows = [
         ("idle", rss, tcp),
@@ -168,11 +171,19 @@ async def run(options: argparse.Namespace) -> None:
         sys.stdout.write(
             f"a reader that never reads: {more[0]:+.1f} KiB of the gateway's, {more[1]:+.1f} KiB of the kernel's\n"
         )
+    total, idle = none + some_rss, none + idle_rss
+    bar = ALLOWED * idle + ALLOWED_EACH * silent
+    sys.stdout.write(
+        f"the gateway: {idle / 1e6:.1f} MB with all idle, {total / 1e6:.1f} MB with {silent} silent; "
+        f"at most {bar / 1e6:.1f} MB allowed\n"
+    )
+    if total > bar:
+        raise SystemExit("bench.memory: silent readers cost more than is allowed")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--readers", type=int, default=1000, help="connections, each on one topic (default: 1000)")
+    parser.add_argument("--readers", type=int, default=5000, help="connections, each on one topic (default: 5000)")
     parser.add_argument("--topics", type=int, default=50)
     parser.add_argument("--megabytes", type=float, default=8, help="of events, all topics together (default: 8)")
     parser.add_argument("--silent", type=int, default=10, help="per cent of the readers that never read (default: 10)")
