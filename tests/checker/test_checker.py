@@ -21,6 +21,7 @@ LONG = "GATEWAY_CHECKER_WORLDS" in os.environ
 WORLDS = int(os.environ.get("GATEWAY_CHECKER_WORLDS", "100"))
 """Of each kind."""
 SEED = os.environ.get("GATEWAY_CHECKER_SEED", "")
+pytestmark = [pytest.mark.timeout(0)] if LONG else []
 ENOUGH = 400
 """Worlds in which a missing rule must be missed."""
 
@@ -62,6 +63,16 @@ EXPECTED = {
         "evicted w:{t0}:open",
         "evicted w:{t0}:snap",
         "evicted all",
+    },
+    "erased": {
+        "append Deleted",
+        "append Restore",
+        "append Appended again",
+        "delete Deletion",
+        "delete Deletion again",
+        "KILL",
+        "lost reply",
+        "late reply",
     },
     "late": {"append Ended", "append Fenced", "declare_lost Appended"},
 }

@@ -61,6 +61,7 @@ class Talker:
         await self._task
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("kind", ["killed", "rolled back", "promoted", "emptied"])
 async def test_run_survives_the_death_of_its_store(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tally = Tally()

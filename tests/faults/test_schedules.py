@@ -61,6 +61,7 @@ async def test_schedules_leave_every_reader_exact(tmp_path: Path, tally: Tally) 
     assert not tally.missing((*FAULTS, *HAPPENED)), tally
 
 
+@pytest.mark.timeout(0)
 @pytest.mark.skipif(not SCHEDULES, reason="set GATEWAY_SOAK_SCHEDULES (make soak)")
 async def test_many_schedules(tmp_path: Path, tally: Tally) -> None:
     first = random.randrange(10**6) * SCHEDULES_TO_MEET_ALL
@@ -69,6 +70,7 @@ async def test_many_schedules(tmp_path: Path, tally: Tally) -> None:
     assert not tally.missing((*FAULTS, *HAPPENED)), tally
 
 
+@pytest.mark.timeout(0)
 @pytest.mark.skipif(not SOAK, reason="set GATEWAY_SOAK_SECONDS (make soak)")
 async def test_one_long_schedule(tmp_path: Path, tally: Tally) -> None:
     seed = int(REPLAY) if REPLAY is not None else random.randrange(10**9)
