@@ -100,11 +100,11 @@ class _Subscription(SubscriptionEventHandler):  # type: ignore[misc]  # untyped 
 
 
 @contextlib.asynccontextmanager
-async def python_client(url: str, topic: str) -> AsyncIterator[Stock]:
+async def python_client(url: str, topic: str, data: Any = None) -> AsyncIterator[Stock]:
     stock = Stock()
     client = Client(url, events=_Connection(stock), min_reconnect_delay=0.02, max_reconnect_delay=0.1, proxy=None)
     subscription = client.new_subscription(
-        topic, events=_Subscription(stock), min_resubscribe_delay=0.02, max_resubscribe_delay=0.1
+        topic, events=_Subscription(stock), data=data, min_resubscribe_delay=0.02, max_resubscribe_delay=0.1
     )
     await client.connect()
     await subscription.subscribe()
@@ -115,13 +115,14 @@ async def python_client(url: str, topic: str) -> AsyncIterator[Stock]:
 
 
 @contextlib.asynccontextmanager
-async def npm_client(url: str, topic: str) -> AsyncIterator[Stock]:
+async def npm_client(url: str, topic: str, data: Any = None) -> AsyncIterator[Stock]:
     stock = Stock()
     process = await asyncio.create_subprocess_exec(
         "node",
         str(JS / "stock" / "reader.mjs"),
         url,
         topic,
+        *([] if data is None else [json.dumps(data)]),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )
@@ -152,7 +153,7 @@ def npm_packages() -> None:
     subprocess.run(["npm", "ci", "--no-audit", "--no-fund"], cwd=JS, check=True)
 
 
-Start = Callable[[str, str], AbstractAsyncContextManager[Stock]]
+Start = Callable[..., AbstractAsyncContextManager[Stock]]
 
 
 @pytest.fixture(params=["npm", "python"])
@@ -214,6 +215,27 @@ async def test_stock_client_recovers_what_it_missed(
             assert await stock.offsets(152) == list(range(3, 153))
             await append(broker, "missed", {"n": "live"})
             assert await stock.offsets(153) == [153]
+
+
+async def test_stock_client_with_a_lens_recovers_from_where_it_was_told_to_be(
+    start: Start, redis_url: str, key_prefix: str, broker: RedisBroker
+) -> None:
+    await append(broker, "lens", {"n": 1})
+    port = free_port()
+    async with contextlib.AsyncExitStack() as stack:
+        async with serve(redis_url, key_prefix, port=port, drain=0.0) as gateway:
+            stock = await stack.enter_async_context(start(gateway.url, "lens", {"lens": {"types": ["logs"]}}))
+            await stock.until("subscribed")
+            await append(broker, "lens", {"n": 2}, {"type": "log", "message": "a"}, {"n": 4})
+            assert await stock.offsets(4) == [3, 4]
+            assert stock.seen[-1]["data"] == {"type": "hidden"}
+        await append(broker, "lens", {"n": 5}, {"type": "log", "message": "b"}, {"n": 7})
+        async with serve(redis_url, key_prefix, port=port):
+            subscribed = await stock.until("subscribed")
+            assert (subscribed["wasRecovering"], subscribed["recovered"]) == (True, True)
+            assert await stock.offsets(7) == [6, 7]
+            await append(broker, "lens", {"n": 8}, {"type": "log", "message": "c"})
+            assert await stock.offsets(9) == [9]
 
 
 async def test_stock_client_is_told_of_a_gap(

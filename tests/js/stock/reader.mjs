@@ -1,5 +1,5 @@
 // The stock `centrifuge` client, driven line by line: it says on stdout what happens to it.
-// Arguments: URL, topic, and "mirror" where the subscription asks for one.
+// Arguments: URL, topic, and the subscription's data as JSON; "mirror" stands for {"mirror": true}.
 
 import { Centrifuge } from 'centrifuge'
 import { WebSocket } from 'ws'
@@ -15,7 +15,7 @@ client.on('disconnected', (context) => say('disconnected', { code: context.code 
 client.on('message', (context) => say('message', { data: context.data }))
 
 const subscription = client.newSubscription(topic, {
-  data: mode === 'mirror' ? { mirror: true } : undefined,
+  data: mode === 'mirror' ? { mirror: true } : mode && JSON.parse(mode),
   minResubscribeDelay: 20,
   maxResubscribeDelay: 100,
 })
