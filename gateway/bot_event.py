@@ -26,7 +26,7 @@ class BotEvent:
     """An event on one of a bot's topics, and what can be done about it.
 
     The actions have ids made from the event's position: where the bot is restarted and hears the event again, the
-    gateway carries none of them out twice.
+    gateway carries none of them out twice, for as long as the topic's history goes back to them.
     """
 
     def __init__(self, update: Update, client: Client, *, mirror: Mirror | None, actor: str) -> None:
