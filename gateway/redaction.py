@@ -195,7 +195,7 @@ def _covers(paths: _Paths, pointer: str) -> bool:
 
 def _mask(value: Mapping[str, Any], paths: _Paths) -> dict[str, Any]:
     shown = {key: _below(item, paths[key]) if key in paths else item for key, item in value.items()}
-    if "blobs" in value:
+    if isinstance(value.get("blobs"), Mapping):
         shown["blobs"] = masked_blobs(value["blobs"], paths)
     return shown
 
