@@ -8,6 +8,8 @@ from gateway.actions import Actions
 from gateway.broker.redis import RedisBroker
 from gateway.errors import DisconnectCode, ErrorCode
 from gateway.event_types import LOGGED_TYPES, RESERVED_TYPES
+from gateway.grants import VERBS
+from gateway.settings import Settings
 
 TEXT = (Path(gateway.__file__).parent / "PROTOCOL.md").read_text()
 
@@ -48,6 +50,22 @@ async def test_rpc_methods(redis_url: str, key_prefix: str) -> None:
     told = set(re.findall(r"`([a-z]+) \{", section(7)))
     assert told == set(Actions(broker).methods)
     await broker.aclose()
+
+
+def test_verbs_of_grants() -> None:
+    rows = re.findall(r"^\| (`[^|]*) \|", section(12).split("| verb |")[1].split("\n\n")[0], re.MULTILINE)
+    assert sorted(name for row in rows for name in re.findall(r"`(\w+)`", row)) == list(VERBS)
+
+
+def test_limits_and_their_defaults() -> None:
+    rows = re.findall(r"^\| (`[^|]*) \| ([^|]*) \|", section(12).split("| setting |")[1], re.MULTILINE)
+    told = {}
+    for names, numbers in rows:
+        found = re.findall(r"([\d,]+)( KiB)?", numbers)
+        values = [int(number.replace(",", "")) * (1024 if unit else 1) for number, unit in found]
+        told.update(zip(re.findall(r"`(\w+)`", names), values, strict=True))
+    assert len(told) >= 10
+    assert told == {name: getattr(Settings(), name) for name in told}
 
 
 def test_numbers_of_the_sections() -> None:

@@ -24,6 +24,7 @@ from gateway.app import app_from_env, create_app
 from gateway.cli.interrupt import interruptible
 from gateway.errors import GatewayError
 from gateway.settings import ENV_PREFIX, Settings
+from gateway.streaming.protocol import StreamingProtocol
 
 __all__ = [
     "LOG_CONFIG",
@@ -281,6 +282,7 @@ def serve_workers(settings: Settings, listener: socket.socket, *, started: Calla
 def worker_app() -> Callable[..., Awaitable[None]]:
     """Make the application of a worker process, which ends with its parent however that ends."""
     settings = Settings.from_env(os.environ)
+    StreamingProtocol.head_timeout = settings.handshake_timeout
     patience = settings.drain + 2 * DRAIN_MARGIN
     threading.Thread(target=_end_with_parent, args=(patience,), name="parent watch", daemon=True).start()
     return app_from_env()
@@ -306,6 +308,7 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def _config(app: Any, settings: Settings) -> uvicorn.Config:
+    StreamingProtocol.head_timeout = settings.handshake_timeout
     return uvicorn.Config(
         app,
         factory=isinstance(app, str),
