@@ -59,9 +59,9 @@ def test_verbs_of_grants() -> None:
 
 def test_limits_and_their_defaults() -> None:
     rows = re.findall(r"^\| (`[^|]*) \| ([^|]*) \|", section(12).split("| setting |")[1], re.MULTILINE)
-    told = {}
+    told: dict[str, int] = {}
     for names, numbers in rows:
-        found = re.findall(r"([\d,]+)( KiB)?", numbers)
+        found = re.findall(r"(\d[\d,]*)( KiB)?", numbers)
         values = [int(number.replace(",", "")) * (1024 if unit else 1) for number, unit in found]
         told.update(zip(re.findall(r"`(\w+)`", names), values, strict=True))
     assert len(told) >= 10
