@@ -182,3 +182,48 @@ test(
     );
   },
 );
+
+test('a lens shows its types, before and after a drop, and moves over the others', { skip }, async (context) => {
+  const name = fresh();
+  const { WebSocket, cut } = cuttable();
+  const writer = connect(context);
+  const gateway = connect(context, { WebSocket });
+  const topic = gateway.subscribe(name, { lens: { types: ['note'] } });
+  const seen = [];
+  topic.on('change', ({ events }) => seen.push(...events.map(({ offset, data }) => [offset, data.n])));
+  await until(topic, () => topic.state === 'live');
+  await writer.publish(name, { type: 'note', n: 1 }); // the history begins: a reset
+  await until(topic, () => topic.mirror.offset === 1);
+  await writer.publish(name, { type: 'other', n: 2 });
+  await writer.publish(name, { type: 'note', n: 3 });
+  await until(topic, () => topic.mirror.offset === 3);
+  cut();
+  await writer.publish(name, { type: 'note', n: 4 });
+  await writer.publish(name, { type: 'other', n: 5 });
+  await until(topic, () => topic.mirror.offset === 5 && topic.state === 'live');
+  assert.deepEqual(seen, [
+    [3, 3],
+    [4, 4],
+  ]);
+  topic.setLens({ types: ['note'], rate: 20 });
+  await writer.publish(name, { type: 'other', n: 6 });
+  await until(topic, () => topic.mirror.offset === 6 && topic.state === 'live');
+  assert.equal(seen.length, 2);
+});
+
+test('summaries follow a topic', { skip }, async (context) => {
+  const name = fresh();
+  const gateway = connect(context);
+  const topic = gateway.subscribe(name, { lens: 'summary' });
+  const heard = [];
+  const told = new Promise((resolve) => {
+    topic.on('summary', (summary) => {
+      heard.push(summary);
+      if (summary.offset === 1) resolve(summary);
+    });
+  });
+  await until(topic, () => topic.state === 'live');
+  await gateway.publish(name, { type: 'note' });
+  await told;
+  assert.deepEqual([heard[0].offset, heard[0].state, heard[0].topic], [0, 'idle', name]);
+});
