@@ -1,6 +1,7 @@
 /** The chat page: puts the parts together. */
 
 import { Gateway } from '../gateway/index.js';
+import { pageToken } from '../token.js';
 import { addressOf, fragmentOf, freshTopic, messageOf, topicOf, wrongTopicOf } from './address.js';
 import { Announcer } from './announcer.js';
 import { denied, firstRun, loading, wrongTopic } from './blank.js';
@@ -47,7 +48,7 @@ const topic = topicOf(location.search) ?? freshTopic(crypto.getRandomValues(new 
 const wrong = wrongTopicOf(location.search);
 if (wrong === null && topicOf(location.search) !== topic) history.replaceState(null, '', addressOf(topic) + location.hash);
 
-const gateway = new Gateway({ url: new URL('connection/websocket', document.baseURI).href });
+const gateway = new Gateway({ url: new URL('connection/websocket', document.baseURI).href, token: pageToken() });
 const subscription = gateway.subscribe(topic, { joins: true });
 const { mirror } = subscription;
 

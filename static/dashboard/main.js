@@ -1,6 +1,7 @@
 /** The dashboard: puts the parts together. */
 
 import { Gateway } from '../gateway/index.js';
+import { pageToken } from '../token.js';
 import { addressOf } from '../chat/address.js';
 import { Announcer } from '../chat/announcer.js';
 import { SOMEONE, capital, person, sentence } from '../chat/content.js';
@@ -35,7 +36,7 @@ const $ = (id) => document.getElementById(id);
 /** Totals are counted anew at most so often, in ms. */
 const TOTALS_MS = 250;
 
-const gateway = new Gateway({ url: new URL('../../connection/websocket', import.meta.url).href });
+const gateway = new Gateway({ url: new URL('../../connection/websocket', import.meta.url).href, token: pageToken() });
 const clock = new ServerClock(() => Date.now());
 const ticker = new Ticker();
 const painter = new Painter();

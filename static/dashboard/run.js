@@ -1,6 +1,7 @@
 /** The run page: puts the parts together. */
 
 import { Gateway } from '../gateway/index.js';
+import { pageToken } from '../token.js';
 import { addressOf, topicOf, wrongTopicOf } from '../chat/address.js';
 import { Announcer } from '../chat/announcer.js';
 import { record, sentence, textOrNull } from '../chat/content.js';
@@ -46,7 +47,7 @@ const LINES_MS = 250;
 
 const topic = topicOf(location.search);
 const wrong = wrongTopicOf(location.search);
-const gateway = new Gateway({ url: new URL('../../connection/websocket', import.meta.url).href });
+const gateway = new Gateway({ url: new URL('../../connection/websocket', import.meta.url).href, token: pageToken() });
 const subscription = gateway.subscribe(topic ?? 'none');
 const { mirror } = subscription;
 const clock = new ServerClock(() => Date.now());
