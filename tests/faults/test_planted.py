@@ -165,7 +165,7 @@ PLANTED: list[tuple[Plant, list[str]]] = [
     (unknown_positions_go_on, ["store rolled back", "reader away", "store emptied"]),
     (retries_are_stored_again, ["answer cut off before agents", PAUSE] * 4),
     (nothing_is_restored, ["store rolled back", "store emptied", "store rolled back"]),
-    (journal_forgets_an_append, ["store emptied", "store rolled back", "store emptied"]),
+    (journal_forgets_an_append, ["store emptied", PAUSE, "store rolled back", PAUSE] * 3),
     (hub_sees_no_gap, ["deliveries dropped", "deliveries reordered"]),
     (snapshot_claims_to_be_newer, ["late reader"] * 4),
     (stored_snapshot_is_not_read, ["trim", "trim", "trim", "gateway restarted", "late reader", "late reader"]),
