@@ -27,35 +27,6 @@ from tests.e2e.processes import Gateway
 
 TOPIC = Topic("bench:joins")
 WORDS = "the of a to and in that it is was for on as with be by at this have from or an but not are what all were"
-    "the",
-    "of",
-    "a",
-    "to",
-    "and",
-    "in",
-    "that",
-    "it",
-    "is",
-    "was",
-    "for",
-    "on",
-    "as",
-    "with",
-    "be",
-    "by",
-    "at",
-    "this",
-    "have",
-    "from",
-    "or",
-    "an",
-    "but",
-    "not",
-    "are",
-    "what",
-    "all",
-    "were",
-]
 LAST = "the-last-word"
 SUBSCRIBE = {"id": 2, "subscribe": {"channel": TOPIC, "data": {"mirror": True}}}
 

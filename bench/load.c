@@ -3,7 +3,7 @@
  *   load PORT READERS TOPICS TOPICS-PER-READER FEED-PORT FOLDER
  *
  * Reader i reads the topics i, i + READERS, ... (modulo TOPICS). FOLDER holds templates; what is absent is not sent:
- *   path       of the websocket
+ *   path       of the websocket                 headers    of its request, each with its end of line
  *   first      sent once as a text frame        subscribe  sent once a topic
  *   ready      a text that must have come back (once a topic where there is `subscribe`, else once)
  *   hello      sent to the feed at first        values     8 bytes a topic
@@ -190,6 +190,7 @@ static int dial(int port) {
 static void open_readers(const char *folder, int port, int readers, int topics, int each, int poller) {
     struct template *path = read_template(folder, "path"), *first = read_template(folder, "first");
     struct template *subscribe = read_template(folder, "subscribe"), *ready = read_template(folder, "ready");
+    struct template *headers = read_template(folder, "headers");
     for (int start = 0; start < readers; start += GROUP) {
         int sockets[GROUP], size = readers - start < GROUP ? readers - start : GROUP;
         for (int i = 0; i < size; i++) {
@@ -197,7 +198,8 @@ static void open_readers(const char *folder, int port, int readers, int topics, 
             render(path, (start + i) % topics, 0);
             int length = snprintf(request, sizeof request,
                 "GET %s HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-                "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n", path->text);
+                "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n%s\r\n", path->text,
+                headers ? headers->text : "");
             write_all(sockets[i] = dial(port), request, length);
         }
         for (int i = 0; i < size; i++) {
