@@ -207,8 +207,9 @@ test('a lens shows its types, before and after a drop, and moves over the others
   ]);
   topic.setLens({ types: ['note'], rate: 20 });
   await writer.publish(name, { type: 'other', n: 6 });
-  await until(topic, () => topic.mirror.offset === 6 && topic.state === 'live');
-  assert.equal(seen.length, 2);
+  await writer.publish(name, { type: 'note', n: 7 });
+  await until(topic, () => topic.mirror.offset === 7);
+  assert.deepEqual(seen.slice(2), [[7, 7]]);
 });
 
 test('summaries follow a topic', { skip }, async (context) => {
