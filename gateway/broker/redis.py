@@ -345,7 +345,7 @@ class RedisBroker:
             self._deleted.popitem(last=False)
 
     async def _delete(self, wire: Wire, topic: Topic, epochs: str) -> Deletion | None:
-        arguments = [*self._common(wire, START, ttl=f"-{self._ttl}"), f" {epochs.strip()} "]
+        arguments = [*self._common(wire, START, ttl=f"-{self._ttl}"), f" {epochs.strip()} ", 0]
         answer = await wire.run(DELETE, self._keys.deletion(topic), arguments)
         if answer[0] == b"other":
             return None
@@ -381,8 +381,10 @@ class RedisBroker:
             if self._met and self._met != wire.server_id:
                 for topic, gone in list(self._deleted.items()):
                     answer = await wire.run(
-                        DELETE, self._keys.deletion(topic), [*self._common(wire, START, ttl=f"-{self._ttl}"), gone]
+                        DELETE, self._keys.deletion(topic), [*self._common(wire, START, ttl=f"-{self._ttl}"), gone, 1]
                     )
+                    if answer[0] == b"ok":
+                        self._deleted[topic] = answer[2].decode()
                     if answer[0] == b"ok" and answer[3]:
                         logger.warning(
                             "Redis at %s came back with the deleted topic %s; deleted again", wire.server.name, topic

@@ -407,3 +407,29 @@ async def test_an_answered_deletion_is_on_the_replica(
                     assert (await delete(broker)).epoch
                 assert "has not reached every replica" in caplog.text
             await broker.aclose()
+
+
+@pytest.mark.parametrize("first", ["gateway", "run"])
+async def test_a_server_that_lost_everything_gets_nothing_back_from_a_run(
+    tmp_path: Path, key_prefix: str, first: str
+) -> None:
+    with RedisServer(tmp_path) as server:
+        gateway, agent = (RedisBroker(server.url, key_prefix=key_prefix) for _ in range(2))
+        author = await written(agent)
+        await delete(gateway)
+        # Nothing of it was saved, the deletion neither, and the run has not heard of it.
+        with server.away():
+            pass
+        if first == "gateway":
+            await insisted(lambda: gateway.read(TOPIC, START))
+        answer = await insisted(lambda: author.add("late"))
+        if first == "run":
+            # Told to write everything again, it does so.
+            assert isinstance(answer, Restore)
+            author.position = answer.position
+            assert isinstance(await author.add("start", seq=1, lease=30_000), Appended)
+            await insisted(lambda: gateway.read(TOPIC, START))
+        assert isinstance(await author.add("late"), Deleted)
+        assert (await gateway.read(TOPIC, START)).top == 0
+        await gateway.aclose()
+        await agent.aclose()

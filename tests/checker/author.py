@@ -11,6 +11,7 @@ from gateway.broker.port import (
     Busy,
     Change,
     Conflict,
+    Deleted,
     Ended,
     Entry,
     Fenced,
@@ -144,7 +145,9 @@ class Author(Actor):
             return
 
     def _refused(self, answer: AppendAnswer) -> None:
-        if not isinstance(answer, Ended | Fenced | Conflict):
+        if isinstance(answer, Deleted) and not self.world.judges[self.topic].deletions:
+            raise Violation(f"run {self.run} is told of a deletion that nobody asked for")
+        if not isinstance(answer, Deleted | Ended | Fenced | Conflict):
             raise Violation(f"run {self.run} is answered {answer}")
         self._reset()
 

@@ -40,6 +40,19 @@ class Faults:
         if kind == "late":
             # Who stood still, was given up, and is forgotten by two trims.
             return cls(pause=0.15, lapse=0.3, lost_reply=0.1)
+        if kind == "erased":
+            # Nothing is evicted: what is left of a deleted topic is a key, too.
+            return cls(
+                lost_request=0.05,
+                lost_reply=0.1,
+                late_reply=0.1,
+                twice=0.05,
+                restart=0.01,
+                kill=0.03,
+                lapse=0.06,
+                pause=0.04,
+                death=0.01,
+            )
         if random.random() < 0.1:
             return cls(evict=0.1, lost_reply=0.1)
 

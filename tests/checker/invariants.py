@@ -40,6 +40,7 @@ async def check(world: World) -> None:
         state = world.judges[topic].state
         path = world.judges[topic].truth.path(state.epoch, state.top) if state.epoch else {}
         _whole(path, account)
+        _erased(world.judges[topic].erased, account)
         _log(path, state.log)
         _runs(path)
         _once(path)
@@ -66,6 +67,13 @@ def _whole(path: Mapping[int, Fact], account: Folded) -> None:
     expected = _compacted(path)
     if account.events != expected:
         raise Violation(f"the history has {_difference(account.events, expected)}")
+
+
+def _erased(erased: set[bytes], account: Folded) -> None:
+    """Nothing that a run had written when its topic was deleted is there, now that all servers have been asked."""
+    back = [data for data in account.events.values() if data in erased]
+    if back:
+        raise Violation(f"deleted, and there again: {back[:3]}")
 
 
 def _compacted(path: Mapping[int, Fact]) -> dict[int, bytes]:

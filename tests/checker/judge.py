@@ -15,14 +15,32 @@ class Judge:
         self.truth = Truth()
         self.state = State()
         """The state as it was seen last."""
+        self.deletions = 0
+        """Deletions that were sent; each, and each server that came back with what was deleted, begins a history."""
+        self.erased: set[bytes] = set()
+        """What runs had written when a deletion took place: none of it comes back."""
         self.forgotten_below = 0
         """Up to here a trim may have dropped what an append was answered."""
 
     def inspected(self, state: State) -> None:
         """Take note of the state as it is now."""
         self.state = state
+        if self.deletions and state.gone and state.epoch not in self.truth.branches:
+            self._deleted(state)
         if state.epoch:
             self.truth.learn(state)
+
+    def _deleted(self, state: State) -> None:
+        """Take note of what is gone for good."""
+        self.truth.causes += 1
+        self.forgotten_below = 0
+        self.erased |= {
+            fact.data
+            for name, branch in self.truth.branches.items()
+            if name in state.gone
+            for fact in branch.facts.values()
+            if fact.request is not None and fact.request.run
+        }
 
     def lost(self, run: str) -> None:
         """Judge the end that somebody wrote for a run; the state is the one before."""

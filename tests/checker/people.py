@@ -15,7 +15,7 @@ from gateway.types import START, Topic
 from tests.checker.actor import Actor
 from tests.checker.world import World
 
-__all__ = ["Person", "Sweeper", "Talker"]
+__all__ = ["Eraser", "Person", "Sweeper", "Talker"]
 
 
 class Person(Actor):
@@ -103,6 +103,29 @@ class Talker(Actor):
     async def act(self) -> None:
         self._said += 1
         await self._publisher.publish(self.topic, {"type": "own", "text": f"{self.name}.{self._said}"})
+
+
+class Eraser(Actor):
+    """Somebody who deletes the topic now and then, as a gateway does it: until that is answered."""
+
+    def __init__(self, world: World, name: str, topic: Topic) -> None:
+        super().__init__(world, name)
+        self.topic = topic
+        self._road = world.road(self, 1)
+
+    async def act(self) -> None:
+        if self.world.random.random() < 0.8:
+            return
+        try:
+            history = await self._road.read(self.topic, START, limit=0)
+        except BrokerUnavailableError:
+            return
+        while True:
+            try:
+                await self._road.delete(self.topic, epochs=history.epoch)
+            except BrokerUnavailableError:
+                continue
+            return
 
 
 class Sweeper(Actor):

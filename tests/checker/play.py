@@ -9,7 +9,7 @@ from tests.checker.author import Author
 from tests.checker.invariants import check
 from tests.checker.loop import SteppedLoop
 from tests.checker.pair import Pair
-from tests.checker.people import Person, Sweeper, Talker
+from tests.checker.people import Eraser, Person, Sweeper, Talker
 from tests.checker.readers import Folder, Hub, Reader
 from tests.checker.world import World
 
@@ -72,4 +72,6 @@ def _populate(world: World) -> None:
         world.actors += [Folder(world, f"folder{number}@{topic}", topic) for number in range(choice((0, 1, 2, 4)))]
         world.actors += [Talker(world, f"talker@{topic}", topic) for _ in range(choice((0, 1)))]
         world.actors += [Reader(world, f"reader@{topic}", topic), Hub(world, f"hub@{topic}", topic)]
+        if world.kind == "erased":
+            world.actors.append(Eraser(world, f"eraser@{topic}", topic))
         world.actors.append(Sweeper(world, f"sweeper@{topic}", topic))

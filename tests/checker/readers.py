@@ -138,6 +138,8 @@ class Hub(Reader):
         if epoch != position.epoch or int(first) > position.offset + 1:
             self._unsure = True
             return
+        if types == "deleted":
+            return
         for offset, line in enumerate(lines, int(first)):
             push = msgspec.json.decode(line)["push"]["pub"]
             if push["offset"] != offset:

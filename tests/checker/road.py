@@ -11,6 +11,7 @@ from gateway.broker.port import (
     AppendRequest,
     Broker,
     Busy,
+    Deletion,
     Ended,
     Fenced,
     History,
@@ -20,7 +21,7 @@ from gateway.broker.port import (
     Stale,
     Trimmed,
 )
-from gateway.types import Position, Topic
+from gateway.types import START, Position, Topic
 from tests.checker.actor import Actor
 
 if TYPE_CHECKING:
@@ -103,6 +104,15 @@ class Road:
             return answer
 
         answer: Appended | Busy | None = await self._ask("declare_lost", topic, position, send)
+        return answer
+
+    async def delete(self, topic: Topic, *, epochs: str) -> Deletion | None:
+        async def send() -> Deletion | None:
+            # Known before anybody looks how the topic stands.
+            self._world.judges[topic].deletions += 1
+            return await self._broker.delete(topic, epochs=epochs)
+
+        answer: Deletion | None = await self._ask("delete", topic, START, send)
         return answer
 
     async def set_due(self, topic: Topic, at: int | None) -> None:

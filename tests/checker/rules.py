@@ -137,6 +137,17 @@ RULES = (
         text="if not continues(s, epoch, offset) then return restore(s, run) end",
         kind="runs",
     ),
+    Rule(
+        name="the names of a deleted history stay where the server lost all of it",
+        text="if not again then return {'none'} end",
+        instead="if true then return {'none'} end",
+        kind="erased",
+    ),
+    Rule(
+        name="a run of a deleted history is told so",
+        text="if run ~= '' and deleted(s, epoch, run) then return {'deleted', s.epoch, s.top} end",
+        kind="erased",
+    ),
 )
 
 

@@ -69,7 +69,6 @@ EXPECTED = {
         "append Restore",
         "append Appended again",
         "delete Deletion",
-        "delete Deletion again",
         "KILL",
         "lost reply",
         "late reply",

@@ -27,6 +27,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     log: tuple[int, str] = (0, "")
     holder: str = ""
     deadline: int = 0
+    gone: frozenset[str] = frozenset()
 
 
 class Fact(msgspec.Struct, frozen=True, kw_only=True):

@@ -45,7 +45,8 @@ class World:
 
     Args:
         seed: Of all choices.
-        kind: ``runs``, real ones; ``authors``, the plain ones of this checker; ``late``, these, and standing still.
+        kind: ``runs``, real ones; ``authors``, the plain ones of this checker; ``late``, these, and standing still;
+            ``erased``, these, and somebody who deletes the topics.
         pair: The servers, just reset.
         loop: The loop that this runs in.
 
@@ -285,8 +286,8 @@ class World:
 
     def _state(self, topic: Topic) -> State:
         """Read a topic's state past the scripts."""
-        epoch, lineage, floor, kept, log, lease = self.pair.plain.call(
-            "HMGET", Keys("w").of(topic)[0], "epoch", "lineage", "floor", "d", "log", "lease"
+        epoch, lineage, floor, kept, log, lease, gone = self.pair.plain.call(
+            "HMGET", Keys("w").of(topic)[0], "epoch", "lineage", "floor", "d", "log", "lease", "gone"
         )
         if epoch is None:
             return State()
@@ -300,6 +301,7 @@ class World:
             log=(int(seq), hash_),
             holder=lease.decode().split(" ")[0],
             deadline=int(lease.split(b" ")[2]) if lease else 0,
+            gone=frozenset((gone or b"").decode().split()),
         )
 
 
