@@ -11,7 +11,9 @@ from gateway.broker.redis import RedisBroker
 from gateway.client import Client, Subscription
 from gateway.errors import CommandError
 from gateway.lens import Lens, read_lens
+from gateway.mirror import Mirror
 from gateway.reader import Update
+from gateway.types import Publication, Topic
 from tests.serving import Gateway, append, eventually, serve
 
 
@@ -195,3 +197,66 @@ def test_read_lens_without_one_hides_nothing() -> None:
     assert read_lens({"lens": {"types": ["usage", "logs"], "rate": 4.0}}) == Lens(
         types=frozenset({"usage", "log"}), rate=4
     )
+
+
+async def test_lens_over_a_cut_link_misses_nothing(served: Gateway, broker: RedisBroker, redis: Any) -> None:
+    await append(broker, "t", start())
+    async with Client(served.http) as client:
+        logs = client.subscribe("t", lens={"types": ["logs", "runs"]})
+        await take(logs)
+        for number in range(120):
+            await append(broker, "t", delta(f"{number} "), kind="d")
+            await append(broker, "t", log(number))
+            if number in {30, 80}:
+                await redis.client_kill_filter(_type="pubsub")
+        shown = await until(logs, 241)
+        assert [update.data["message"] for update in shown if update.data["type"] == "log"] == [
+            f"line {number}" for number in range(120)
+        ]
+        assert [line["message"] for line in shown[-1].mirror.log] == [f"line {number}" for number in range(120)]
+        assert not any(update.snapshot for update in shown)
+
+
+async def test_reader_with_a_lens_that_missed_much_gets_a_snapshot_of_what_it_shows(
+    redis_url: str, key_prefix: str, broker: RedisBroker
+) -> None:
+    await append(broker, "t", start())
+    async with serve(redis_url, key_prefix) as gateway, gateway.plain() as plain:
+        lens = {"types": ["note", "logs"]}
+        reply = await plain.ask("subscribe", {"channel": "t", "data": {"mirror": True, "lens": lens}})
+        mirror = Mirror.restore(reply["data"]["snapshot"])
+        assert mirror.runs == []
+        topic = gateway.hub._topics["t"]
+        plain.socket.transport.pause_reading()
+        while not topic.behind or topic.ring.bytes_since(next(iter(topic.behind)).cursor) < 2_000_000:
+            await append(broker, "t", *[{"type": "note", "text": "x" * 2000}, log(1), delta("y")] * 15)
+        top = topic.ring.end
+        plain.socket.transport.resume_reading()
+        snapshots = 0
+        while mirror.offset < top:
+            pub = await plain.pub()
+            if "offset" not in pub:
+                snapshots += 1
+                mirror = Mirror.restore(pub["data"])
+                continue
+            first = int(pub["tags"]["from"]) if "tags" in pub else None
+            assert mirror.apply(Publication(offset=pub["offset"], data=pub["data"], first=first)) == "applied"
+        assert snapshots >= 1
+        assert len(mirror.log) == 200
+        assert mirror.runs == mirror.open == []
+
+
+async def test_history_that_is_replaced_begins_anew_under_the_lens(
+    served: Gateway, broker: RedisBroker, redis: Any
+) -> None:
+    await append(broker, "t", start(), log(1))
+    async with Client(served.http) as client:
+        logs = client.subscribe("t", lens={"types": ["logs"]})
+        await take(logs)
+        keys = [key async for key in redis.scan_iter(match=f"{broker.channel(Topic('t'))}*")]
+        await redis.delete(*keys)
+        await append(broker, "t", start("n"), log(2))
+        while not (update := await take(logs)).mirror.log or update.mirror.log[-1]["message"] != "line 2":
+            pass
+        assert [line["message"] for line in update.mirror.log] == ["line 2"]
+        assert update.mirror.runs == []
