@@ -28,7 +28,7 @@ class AgUi(Dialect):
     def __init__(self, topic: str) -> None:
         """Begin; ``topic`` is where the run is."""
         super().__init__(topic)
-        self._run = ""
+        self._run = self._model = ""
         self._texts: set[str] = set()
         self._thoughts: set[str] = set()
 
@@ -36,7 +36,7 @@ class AgUi(Dialect):
         """Give the events that say this."""
         match moment:
             case Started():
-                self._run = moment.run
+                self._run, self._model = moment.run, moment.model
                 return [{"type": "RUN_STARTED", "threadId": self.topic, "runId": moment.run}]
             case TextAdded():
                 events = self._end_thinking(moment.message)
@@ -85,10 +85,24 @@ class AgUi(Dialect):
                 }
                 return [{"type": "CUSTOM", "name": "approval_required", "value": value}]
             case Ended():
-                usage = {"type": "CUSTOM", "name": "usage", "value": dict(moment.usage)}
-                if moment.status == "completed":
-                    return [usage, {"type": "RUN_FINISHED", "threadId": self.topic, "runId": self._run}]
-                return [usage, {"type": "RUN_ERROR", "message": moment.error or moment.status, "code": moment.status}]
+                return [self._end(moment)]
+
+    def _end(self, ended: Ended) -> dict[str, Any]:
+        counted = ended.usage
+        usage = {
+            "inputTokens": counted["input_tokens"],
+            "outputTokens": counted["output_tokens"],
+            "totalTokens": counted["total_tokens"],
+            "cachedInputTokens": counted["cache_read_input_tokens"],
+            "cacheWriteInputTokens": counted["cache_creation_input_tokens"],
+            **({"model": self._model} if self._model else {}),
+        }
+        if ended.status in {"failed", "lost"}:
+            error = {"message": ended.error or ended.status, "code": ended.status}
+            return {"type": "RUN_ERROR", **error, "usage": [usage]}
+        outcome = {"type": "success" if ended.status == "completed" else "cancelled"}
+        run = {"threadId": self.topic, "runId": self._run}
+        return {"type": "RUN_FINISHED", **run, "outcome": outcome, "usage": [usage]}
 
     def preface(self, messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Give the conversation before the run, which replaces what the client has."""

@@ -191,6 +191,47 @@ class RunFeed:
             return []
         return list(self._end(event)) if kind in END_TYPES else list(self._tell(event))
 
+    @property
+    def told(self) -> str:
+        """How much of the message that is open has been told: code points of its text, its thinking, its calls.
+
+        The deltas of a message that ends are soon dropped from the history (DESIGN.md, law 7); this is what a reader
+        must know then to go on in its middle. "" where no message is open, or more than one is.
+        """
+        if len(self._open) != 1:
+            return ""
+        (opened,) = self._open.values()
+        calls = [len(call.sent) for _, call in sorted(opened.calls.items()) if call.opened]
+        return ",".join(str(length) for length in (len(opened.text), len(opened.thinking), *calls))
+
+    def restore(self, ended: Mapping[str, Any], told: str) -> list[Moment] | None:
+        """Tell of a message's whole as much as `told` said; None where it cannot be a part of it.
+
+        Args:
+            ended: The `assistant_message`.
+            told: What `told` was.
+
+        """
+        message = identifier(ended.get("message"))
+        if message is None or message in self._closed:
+            return None
+        self._open.pop(message, None)
+        lengths = [int(length) for length in told.split(",")]
+        written, thinking = _written(ended.get("content")), text(ended.get("thinking")) or ""
+        listed = ended.get("tool_calls")
+        calls = [call for call in listed if mapping(call) is not None] if isinstance(listed, (list, tuple)) else []
+        wholes = [written, thinking, *[text(call.get("arguments")) or "" for call in calls]]
+        if len(lengths) > len(wholes) or any(size > len(whole) for size, whole in zip(lengths, wholes, strict=False)):
+            return None
+        moments = [
+            *self._add_thinking(message, thinking[: lengths[1]]),
+            *self._add_text(message, written[: lengths[0]]),
+        ]
+        for place, (call, size) in enumerate(zip(calls, lengths[2:], strict=False)):
+            piece = (text(call.get("arguments")) or "")[:size]
+            moments += self._add_to_call(message, place, call.get("id"), call.get("name"), piece)
+        return moments
+
     def lose(self) -> list[Moment]:
         """End it: the history in which it ran is gone."""
         return [] if self.ended or not self.run else list(self._end({"type": "agent_lost", "reason": "history lost"}))

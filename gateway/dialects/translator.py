@@ -48,6 +48,19 @@ class Translator:
         """Translate an event that stands for the offsets from ``first`` to ``last``."""
         return self.dialect.numbered(self._render(self._feed.take(event)), first=first, last=last)
 
+    @property
+    def told(self) -> str:
+        """How much of the message that is open has been told; "" where none is."""
+        return self._feed.told
+
+    def restore(self, ended: Mapping[str, Any], told: str) -> bool:
+        """Stand where so much of a message had been told, of which only the whole is left; False where it cannot be."""
+        if ended.get("type") != "assistant_message" or ended.get("run") != self._feed.run:
+            return False
+        moments = self._feed.restore(ended, told)
+        self._render(moments or ())
+        return moments is not None
+
     def lose(self, *, at: int) -> list[dict[str, Any]]:
         """End the run, whose history is gone, at an offset."""
         return self.dialect.numbered(self._render(self._feed.lose()), first=at, last=at)

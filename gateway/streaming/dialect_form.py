@@ -17,6 +17,7 @@ class DialectForm(Form):
 
     One event of the topic may become several. The id of the last of them is its position, of the others
     ``<position before it>.<how many of them>``: a reader that is cut off between two goes on with the next.
+    In the middle of a message ``~<how much of it>`` follows.
     """
 
     media_type = "text/event-stream; charset=utf-8"
@@ -37,9 +38,10 @@ class DialectForm(Form):
 
     def event(self, event: EventPush, *, epoch: str) -> bytes:
         """Write what an event of the topic means."""
+        before = self._told()
         events = self._translator.take(decode_event(event.data), first=event.first, last=event.offset)
-        before = f"{epoch}:{event.first - 1}"
-        ids = [f"{before}.{count}" for count in range(1, len(events))] + [f"{epoch}:{event.offset}"]
+        ids = [f"{epoch}:{event.first - 1}.{count}{before}" for count in range(1, len(events))]
+        ids.append(f"{epoch}:{event.offset}{self._told()}")
         had = min(self._skip, len(events))
         self._skip -= had
         return self._write(events[had:], ids[had:])
@@ -51,7 +53,7 @@ class DialectForm(Form):
     def opening(self, position: Position) -> bytes:
         """Write what comes first: the run so far."""
         events = self._begun
-        return self._write(events, [""] * (len(events) - 1) + [str(position)])
+        return self._write(events, [""] * (len(events) - 1) + [f"{position}{self._told()}"])
 
     def word(self, name: str, data: Mapping[str, Any], position: Position | None = None) -> bytes:
         """Write a comment, as the dialects have no words for it; where the history is lost, so is the run."""
@@ -65,6 +67,10 @@ class DialectForm(Form):
     def alive(self) -> bytes:
         """Write a comment."""
         return b":\n\n"
+
+    def _told(self) -> str:
+        told = self._translator.told
+        return f"~{told}" if told else ""
 
     def _write(self, events: list[dict[str, Any]], ids: list[str]) -> bytes:
         dialect = self._translator.dialect

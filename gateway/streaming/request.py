@@ -1,5 +1,6 @@
 """What a request for a stream asks."""
 
+import re
 from typing import Any
 from urllib.parse import unquote
 
@@ -18,6 +19,10 @@ from gateway.view import View, view_of
 __all__ = ["StreamRequest", "below_topics", "identity_of", "read_flag", "read_request"]
 
 
+_COUNT = re.compile(r"[0-9]{1,9}\Z")
+_TOLD = re.compile(r"[0-9]{1,9}(,[0-9]{1,9}){1,200}\Z")
+
+
 class StreamRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Who reads what, and from where.
 
@@ -26,7 +31,8 @@ class StreamRequest(msgspec.Struct, frozen=True, kw_only=True):
         identity: Who asks; may read the topic.
         known: The position that was named, as text; "" for none.
         asked: The same, where it can be a position; None where it is none, or none was named.
-        skip: Events that the client had of a group before its connection was cut, at that position.
+        skip: Events that a dialect's client had of a group before its connection was cut, at that position.
+        told: How much of the open message it had; "" for nothing.
         header: The client comes back: the position is that of its `Last-Event-ID`.
         mirror: A snapshot is wanted wherever the position cannot be continued, or none was named.
         view: The rules by which the client sees the topic; None shows it everything.
@@ -38,6 +44,7 @@ class StreamRequest(msgspec.Struct, frozen=True, kw_only=True):
     known: str
     asked: Position | None
     skip: int
+    told: str
     header: bool
     mirror: bool
     view: View | None
@@ -53,13 +60,14 @@ def read_request(request: Request) -> StreamRequest:
     topic = topic_of(below_topics(request.scope)[0])
     identity = identity_of(request)
     identity.require("read", topic)
-    known, asked, skip = _position(request)
+    known, asked, skip, told = _position(request)
     return StreamRequest(
         topic=topic,
         identity=identity,
         known=known,
         asked=asked,
         skip=skip,
+        told=told,
         header=bool(request.headers.get("last-event-id", "").strip()),
         mirror=read_flag(request, "mirror", absent=False),
         view=view_of(_lens(request), identity.redaction(topic)),
@@ -110,30 +118,31 @@ def _lens(request: Request) -> Lens:
     return read_lens({"lens": asked} if asked else None)
 
 
-def _position(request: Request) -> tuple[str, Position | None, int]:
+def _position(request: Request) -> tuple[str, Position | None, int, str]:
     # A browser that comes back sends the header, beside the same address as before.
     header = request.headers.get("last-event-id", "").strip()
     if header:
         try:
             return header, *_parsed(header)
         except ValueError:
-            return header[:80], None, 0  # another server's id: a position that is not ours, so one that is lost
+            return header[:80], None, 0, ""  # another server's id: a position that is not ours, so one that is lost
     for name in ("last_event_id", "from"):
         text = request.query_params.get(name, "")
         if text == "start":
-            return str(START), START, 0
+            return str(START), START, 0, ""
         if text:
             try:
                 return text, *_parsed(text)
             except ValueError as error:
                 expected = "expected start or a position <epoch>:<offset>"
                 raise CommandError(ErrorCode.BAD_REQUEST, f"{expected} as {name}, got {text!r:.80}") from error
-    return "", None, 0
+    return "", None, 0, ""
 
 
-def _parsed(text: str) -> tuple[Position, int]:
-    """Read an id: a position, and of a dialect perhaps how many of the next events were had already."""
-    position, dot, count = text.partition(".")
-    if dot and not (count.isascii() and count.isdecimal() and len(count) <= 9):
+def _parsed(text: str) -> tuple[Position, int, str]:
+    """Read an id: a position, and of a dialect perhaps what was had beyond it (`DialectForm`)."""
+    place, wave, told = text.partition("~")
+    position, dot, count = place.partition(".")
+    if (dot and not _COUNT.match(count)) or (wave and not _TOLD.match(told)):
         raise ValueError(text)
-    return parse_position(position), int(count or 0)
+    return parse_position(position), int(count or 0), told

@@ -115,7 +115,9 @@ class _Streams:
     async def _resumed(self, hub: Hub, asked: StreamRequest, position: Position, dialect: type[Dialect]) -> Translator:
         async with self._resuming:
             translator = await patiently(
-                lambda: translator_at(hub.broker, asked.topic, position, dialect=dialect, view=asked.view),
+                lambda: translator_at(
+                    hub.broker, asked.topic, position, told=asked.told, dialect=dialect, view=asked.view
+                ),
                 within=hub.settings.command_timeout,
             )
         if translator is None:

@@ -33,7 +33,8 @@ class EventSource:
 
     async def next(self) -> Received:
         """Give the next event; StopAsyncIteration at the end of the stream."""
-        name, ident, data = "message", self.id, []
+        name, ident = "message", self.id
+        data: list[str] = []
         while True:
             line = await asyncio.wait_for(anext(self._lines), PATIENCE)
             field, _, value = line.partition(":")
