@@ -11,7 +11,7 @@ import time
 
 from bench.tables import say
 
-ROUNDS = ("fanout", "chat", "append", "connections", "joins", "mirrors")
+ROUNDS = ("fanout", "chat", "append", "connections", "joins", "mirrors", "deflate")
 ONCE = ("context", "history", "memory", "recovery", "herd", "stop")
 
 

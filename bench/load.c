@@ -31,6 +31,7 @@
 
 #define MARKER '^' /* not '~', which is 126, the length byte of every middle-sized frame */
 #define GROUP 64   /* connections opened side by side */
+#define PATIENCE 30 /* seconds for any answer while connecting */
 #define SUB 64     /* buckets of latency between one power of two and the next */
 
 struct template { char *text; size_t size; size_t topics[2048], values[8], numbers[8], clocks[2048]; int t, v, s, c, events; };
@@ -150,7 +151,7 @@ static void expect(int socket, const char *what, int times) {
     size_t have = 0, size = strlen(what);
     while (have < sizeof text - 1) {
         ssize_t got = read(socket, text + have, sizeof text - 1 - have);
-        if (got <= 0) { text[have] = 0; fprintf(stderr, "load: closed before %s, after: %s\n", what, text); exit(1); }
+        if (got <= 0) { text[have] = 0; fprintf(stderr, "load: %s before %s, after: %s\n", got ? strerror(errno) : "closed", what, text); exit(1); }
         have += got;
         int found = 0;
         for (char *p = text; (p = memmem(p, text + have - p, what, size)); p += size) found++;
@@ -183,7 +184,9 @@ static int dial(int port) {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     if (connect(it, (void *)&address, sizeof address)) { perror("load: connect"); exit(1); }
+    struct timeval patience = {.tv_sec = PATIENCE};
     setsockopt(it, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    setsockopt(it, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     return it;
 }
 
