@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 import gateway
-from gateway.actions import Actions, Caller
+from gateway.actions import Actions
 from gateway.admission import Admission, Credentials, lasting
 from gateway.codec import encode_json
 from gateway.errors import (
@@ -19,14 +19,10 @@ from gateway.errors import (
     UnsubscribeCode,
 )
 from gateway.frames import (
-    MAX_FRAME,
     PING,
     Command,
     ConnectRequest,
-    HistoryRequest,
-    PublishRequest,
     RefreshRequest,
-    RpcRequest,
     SubscribeRequest,
     TopicRequest,
     encode_error,
@@ -38,13 +34,13 @@ from gateway.grants import Identity
 from gateway.hub import Hub
 from gateway.lens import read_lens
 from gateway.limits import Allowance
-from gateway.pages import HistoryPages
 from gateway.presence import Attendee
+from gateway.requests import Requests
 from gateway.session import Session, topic_of
 from gateway.settings import Settings
 from gateway.subscriber import Subscriber
 from gateway.types import Position, Topic, new_id
-from gateway.view import View, view_of
+from gateway.view import view_of
 from gateway.wheel import Wheel
 from gateway.writer import FrameWriter
 
@@ -67,7 +63,6 @@ class Connection:
 
     __slots__ = (
         "__weakref__",
-        "_actions",
         "_address",
         "_admission",
         "_behind",
@@ -79,7 +74,7 @@ class Connection:
         "_hub",
         "_lanes",
         "_paused",
-        "_published",
+        "_requests",
         "_running",
         "_session",
         "_settings",
@@ -93,6 +88,7 @@ class Connection:
         "connected",
         "heard_at",
         "pinged_at",
+        "several",
         "user",
         "write",
     )
@@ -127,10 +123,10 @@ class Connection:
         self.heard_at: float = 0.0  # loop time of the last message
         self.pinged_at: float = 0.0  # loop time of the first ping not answered
         self._hub = hub
-        self._actions = actions
         self._wheel = wheel
         self._writer = writer
         self.write: Callable[[bytes], None] = writer.write
+        self.several: bool = False
         self._settings: Settings = settings
         self._session = Session(
             max_frame=settings.max_frame,
@@ -150,7 +146,7 @@ class Connection:
         self._paused: bool = False
         self._writable: asyncio.Event | None = None  # what waits for the socket to take more, waits for it
         self._told: bool = True  # what the client believes of the broker
-        self._published: int = 0
+        self._requests = Requests(hub, actions, self._credentials, client=self.client)
         self._draining: asyncio.TimerHandle | None = None
         self._closed: bool = False
 
@@ -159,6 +155,8 @@ class Connection:
         self.heard_at = asyncio.get_running_loop().time()
         self._wheel.add(self)
         self._writer.attach(self, max_frame=self._settings.max_frame, deflate_from=self._settings.deflate_from)
+        if not self._closed:
+            self.write = self._writer.direct
 
     # What the socket tells (Receiver)
 
@@ -212,6 +210,7 @@ class Connection:
             self._hub.leave(subscriber)
             self._absent(subscriber.topic.name)
         self._subscribers.clear()
+        self.write = _write_nothing
         self._behind.clear()
         self._wake()
         if self._draining is not None:
@@ -293,6 +292,7 @@ class Connection:
         """Note that the gateway ended a subscription."""
         self._behind.pop(subscriber, None)
         self._subscribers.pop(subscriber.topic.name, None)
+        self.several = len(self._subscribers) > 1
         self._absent(subscriber.topic.name)
         self._release(subscriber.topic.name)
 
@@ -462,12 +462,8 @@ class Connection:
 
     async def _answer(self, command: Command) -> None:
         handlers: dict[str, Callable[[Any], Awaitable[dict[str, Any]]]] = {
+            **self._requests.methods,
             "unsubscribe": self._unsubscribe,
-            "publish": self._publish,
-            "history": self._history,
-            "presence": self._presence,
-            "presence_stats": self._presence_stats,
-            "rpc": self._rpc,
             "refresh": self._refresh,
             "sub_refresh": self._refresh_topic,
         }
@@ -495,6 +491,7 @@ class Connection:
                 subscriber, reply = await self._hub.join(self, topic, asked=asked, mirror=request.mirror, view=view)
                 if not self._paused:
                     break
+            self._recheck(topic, identity)
             if request.refuse_unrecovered and reply.get("recovered") is False:
                 raise CommandError(ErrorCode.UNRECOVERABLE_POSITION, "the position cannot be continued")
             reply["data"] = {"grants": identity.verbs(topic), **reply.get("data", {})}
@@ -504,6 +501,7 @@ class Connection:
                 reply["join_leave"] = True
             # One step from here on: the reply first, then live.
             self._subscribers[topic] = subscriber
+            self.several = len(self._subscribers) > 1
             entered = True
             self.push(encode_reply(command, reply))
             if self._closed:
@@ -517,8 +515,18 @@ class Connection:
             if not entered:
                 self._hub.presence.unwatch(topic, self)
                 if admitted:
-                    self._credentials.unsubscribe(topic)
-                self._session.release(topic)
+                    self._release(topic)
+                else:
+                    self._session.release(topic)
+
+    def _recheck(self, topic: Topic, identity: Identity) -> None:
+        """Refuse a subscription where its token ran out, or another one came, while the topic was read for it."""
+        if topic not in self._session.topics:
+            raise CommandError(ErrorCode.TOKEN_EXPIRED, "the token has expired")
+        now = self._credentials.of(topic)
+        now.require("read", topic)
+        if now.redaction(topic) != identity.redaction(topic):
+            raise CommandError(ErrorCode.INTERNAL, "what may be seen has changed; try again", temporary=True)
 
     def _attendee(self, identity: Identity) -> Attendee:
         whole = self._credentials.identity
@@ -532,57 +540,12 @@ class Connection:
 
     def _leave(self, topic: Topic) -> None:
         subscriber = self._subscribers.pop(topic, None)
+        self.several = len(self._subscribers) > 1
         if subscriber is not None:
             self._behind.pop(subscriber, None)
             self._hub.leave(subscriber)
             self._absent(topic)
         self._release(topic)
-
-    def _caller(self) -> Caller:
-        return Caller(client=self.client, identity=self._credentials.whole)
-
-    def _require(self, verb: str, channel: str) -> Topic:
-        topic = topic_of(channel)
-        self._credentials.of(topic).require(verb, topic)
-        return topic
-
-    async def _publish(self, request: PublishRequest) -> dict[str, Any]:
-        self._require("publish", request.channel)
-        size, limit = len(bytes(request.data)), self._settings.max_publish
-        if size > limit:
-            raise CommandError(ErrorCode.LIMIT_EXCEEDED, f"an event may have {limit} bytes, this one has {size}")
-        self._published += 1
-        await self._actions.publish(self._caller(), request.channel, request.data, count=self._published)
-        return {}
-
-    async def _history(self, request: HistoryRequest) -> dict[str, Any]:
-        topic = self._require("history", request.channel)
-        since = request.since
-        position = Position(epoch=since.epoch or "", offset=since.offset) if since is not None else None
-        redaction = self._credentials.of(topic).redaction(topic)
-        return await HistoryPages(self._hub.broker).read(
-            topic,
-            since=position,
-            limit=request.limit or 0,
-            reverse=request.reverse,
-            view=None if redaction is None else View(redaction=redaction),
-        )
-
-    async def _presence(self, request: TopicRequest) -> dict[str, Any]:
-        number, attendees = await self._hub.presence.attendees(self._require("presence", request.channel))
-        listed = {attendee.client: attendee.info for attendee in attendees}
-        if number > len(attendees) or len(encode_json(listed)) > MAX_FRAME - 1024:
-            raise CommandError(
-                ErrorCode.LIMIT_EXCEEDED, f"{number} clients are more than one reply lists; ask presence_stats"
-            )
-        return {"presence": listed}
-
-    async def _presence_stats(self, request: TopicRequest) -> dict[str, Any]:
-        clients, users = await self._hub.presence.count(self._require("presence", request.channel))
-        return {"num_clients": clients, "num_users": users}
-
-    async def _rpc(self, request: RpcRequest) -> dict[str, Any]:
-        return {"data": await self._actions.rpc(self._caller(), request.method, request.data)}
 
     async def _refresh(self, request: RefreshRequest) -> dict[str, Any]:
         await self._admission.authority.ready(request.token)
@@ -606,3 +569,7 @@ class Connection:
         if identity.redaction(topic) != before:
             self._end(topic, UnsubscribeCode.INSUFFICIENT_STATE, "what may be seen has changed")
         return lasting(identity)
+
+
+def _write_nothing(_frames: bytes) -> None:
+    """Be the `Connection.write` of one that is closed."""

@@ -15,7 +15,7 @@ from gateway.errors import CommandError, DisconnectError
 from gateway.grants import Identity
 from gateway.settings import Settings
 from gateway.types import Topic
-from tests.serving import Plain, append, eventually, serve
+from tests.serving import Gateway, Plain, append, eventually, serve
 from tests.signing import SECRET, signer, token
 
 QUICK: dict[str, Any] = {"token_secrets": SECRET, "token_leeway": 0, "user_grants": "chat:{sub} news=read"}
@@ -196,6 +196,44 @@ async def test_fresh_token_that_allows_less_ends_subscriptions(redis_url: str, k
         await plain.ask("refresh", {"token": token("ann", caps=[redact])})
         assert (await plain.push())["unsubscribe"]["code"] == 2500
         assert (await plain.ask("subscribe", {"channel": "b"}))["data"]["grants"] == ["read", "topics"]
+
+
+class _SlowJoin:
+    """Holds subscriptions back after their topic was read, until it is told to let go."""
+
+    def __init__(self, gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.read, self.go = asyncio.Event(), asyncio.Event()
+        self._join = gateway.hub.join
+        monkeypatch.setattr(gateway.hub, "join", self._wait)
+
+    async def _wait(self, *arguments: Any, **named: Any) -> Any:
+        joined = await self._join(*arguments, **named)
+        self.read.set()
+        await self.go.wait()
+        return joined
+
+
+async def test_what_ends_while_a_topic_is_read_is_not_begun(
+    redis_url: str, key_prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serve(redis_url, key_prefix, token_grace=0.1, **QUICK) as gateway, gateway.plain(hello=False) as plain:
+        await _hello(plain, channels=["a"])
+        slow = _SlowJoin(gateway, monkeypatch)
+        less = await plain.command("subscribe", {"channel": "a"})
+        await asyncio.wait_for(slow.read.wait(), 20)
+        await plain.ask("refresh", {"token": token("ann")})
+        slow.go.set()
+        assert (await plain.reply(less))["error"]["code"] == 103
+        slow.read.clear()
+        slow.go.clear()
+        late = await plain.command("subscribe", {"channel": "b", "token": token("ann", channel="b", lasts=2)})
+        await asyncio.wait_for(slow.read.wait(), 20)
+        assert (await plain.push())["unsubscribe"]["code"] == 2501
+        slow.go.set()
+        assert (await plain.reply(late))["error"]["code"] == 109
+        await plain.ask("refresh", {"token": token("ann", channels=["a", "b"])})
+        for topic in ("a", "b"):
+            assert "epoch" in await plain.ask("subscribe", {"channel": topic})
 
 
 async def test_redacted_reader_sees_what_is_left(redis_url: str, key_prefix: str) -> None:
