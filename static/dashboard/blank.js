@@ -24,7 +24,7 @@ export function firstRun() {
     el('h2', {}, 'No runs yet'),
     el('p', {}, 'Every run of an agent appears here by itself, as soon as it writes its first event.'),
     el('p', {}, 'See one now: ', el('a', { class: 'link', href: './' }, 'start a chat'), ', or let an agent of your own publish:'),
-    el('div', { class: 'code' }, el('pre', {}, EXAMPLE)),
+    el('div', { class: 'code' }, el('pre', { tabindex: 0, 'aria-label': 'Example' }, EXAMPLE)),
   );
 }
 

@@ -70,7 +70,7 @@ export class LinesView {
   follow() {
     this.#following = true;
     this.#current = null;
-    this.#lines = [];
+    this.set([], { query: '', within: null });
   }
 
   /** @param {number|null} index - to be looked at */

@@ -112,6 +112,8 @@ export class Waterfall {
       this.#root = root();
       this.#version = version();
       this.#rows = this.#root === null ? [] : rowsOf(this.#root);
+      // A tree has branches; without any it is none.
+      this.#parts.box.setAttribute('role', this.empty ? 'group' : 'tree');
       this.#window.measure(this.#rows.map(() => ROW));
       this.#parts.rows.style.blockSize = `${this.#window.height}px`;
       // New rows stay in view for those who look at the end.
@@ -180,7 +182,7 @@ export class Waterfall {
   #show(drawn, span, now, least) {
     if (drawn.state !== span.state) {
       drawn.state = span.state;
-      drawn.name.replaceChildren(glyph(span.state));
+      drawn.name.replaceChildren(glyph(span.state, { label: wordOf(span.state, true) }));
     }
     const took = (span.to ?? Math.max(now, span.from)) - span.from;
     const words = span.to === null ? elapsed(took) : duration(took);
@@ -188,7 +190,6 @@ export class Waterfall {
       drawn.words = words;
       drawn.dur.textContent = words;
     }
-    drawn.element.setAttribute('aria-label', `${span.name}, ${wordOf(span.state, true)}, ${words}`);
     const thin = span.kind === 'run' || span.kind === 'sub' || span.kind === 'step';
     const whole = [{ tone: span.kind === 'step' ? 'gone' : span.state === 'failed' ? 'bad' : 'live', from: span.from, to: span.to }];
     const segments = thin ? whole : span.state === 'failed' && span.kind === 'tool' ? span.segments.map((segment) => ({ ...segment, tone: segment.tone === 'tool' ? 'bad' : segment.tone })) : span.segments;

@@ -8,6 +8,12 @@ from playwright.async_api import Page
 __all__ = ["SCREENSHOTS", "look"]
 
 SCREENSHOTS = Path(__file__).parent / "screenshots"
+AXE = Path(__file__).parent.parent / "js" / "node_modules" / "axe-core" / "axe.min.js"
+FAULTS = """async () => {
+    const rules = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'];
+    const { violations } = await axe.run({ runOnly: rules });
+    return violations.map(({ id, impact, nodes }) => `${impact} ${id}: ${nodes.map(({ html }) => html.slice(0, 120))}`);
+}"""
 SIZES = ((360, 740), (768, 900), (1440, 900))
 OVERFLOW = """() => {
     const root = document.documentElement;
@@ -19,7 +25,7 @@ OVERFLOW = """() => {
 
 
 async def look(page: Page, name: str, *, sizes: tuple[tuple[int, int], ...] = SIZES) -> None:
-    """Take a picture of a state at every width, dark and light; nothing may stick out sideways.
+    """Take a picture of a state at every width, dark and light; nothing sticks out sideways, and axe finds no fault.
 
     Args:
         page: It gets back the size that it had.
@@ -28,6 +34,7 @@ async def look(page: Page, name: str, *, sizes: tuple[tuple[int, int], ...] = SI
 
     """
     SCREENSHOTS.mkdir(exist_ok=True)
+    axe = await asyncio.to_thread(AXE.read_text)
     before = page.viewport_size
     for width, height in sizes:
         await page.set_viewport_size({"width": width, "height": height})
@@ -38,6 +45,10 @@ async def look(page: Page, name: str, *, sizes: tuple[tuple[int, int], ...] = SI
             path = SCREENSHOTS / f"{name}-{width}-{theme}.png"
             image = await page.screenshot()
             await asyncio.to_thread(path.write_bytes, image)
-        assert await page.evaluate(OVERFLOW) == [], f"{name} at {width} px"
+            await page.evaluate(axe)
+            faults = await page.evaluate(FAULTS)
+            assert faults == [], f"{name} at {width} px, {theme}: {faults}"
+        wide = await page.evaluate(OVERFLOW)
+        assert wide == [], f"{name} at {width} px: {wide}"
     if before is not None:
         await page.set_viewport_size(before)

@@ -284,7 +284,7 @@ async def test_many_runs_keep_the_page_responsive_and_its_memory_flat(
     gateway, runs, write = many
     page = await browser.new_page(viewport={"width": 1440, "height": 900})
     await open_board(page, gateway)
-    running_now = page.locator(".stat[data-term=\"state:running\"] .val")
+    running_now = page.locator('.stat[data-term="state:running"] .val')
     await expect(running_now).to_have_text(str(TOPICS))
     session = await page.context.new_cdp_session(page)
     await write()  # the first time fills what is kept of each run

@@ -9,16 +9,19 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, Page, expect
 
+from gateway.broker.port import AppendRequest, Entry
+from gateway.codec import encode_event
 from gateway.context.approval import Approve
 from gateway.context.messages import Message, ToolCall
 from gateway.publisher import Publisher
 from gateway.run import Run
+from gateway.types import START, Topic
 from tests.browser.looks import look
 from tests.e2e.processes import Gateway, until
 from tests.servers import RedisServer
 
 pytestmark = pytest.mark.browser
-expect.set_options(timeout=8_000)
+expect.set_options(timeout=15_000)
 
 TOPIC = "chat:4113"
 MIGRATE = ToolCall(
@@ -76,7 +79,10 @@ async def test_run_is_told_as_a_timeline_while_it_goes_on_and_after_a_reload(gat
             await expect(page.locator("#facts")).to_contain_text("atlas-large")
             await expect(page.locator("#facts")).to_contain_text("3.1k")
             async with publisher.run(f"{TOPIC}/sub", agent="trace-reader", parent=run.id) as child:
-                await child.delta("Reading.")
+                event = {"type": "agent_start", "run": child.id, "agent": "trace-reader", "parent": run.id}
+                entry = Entry(kind="h", type="agent_start", data=encode_event(event | {"topic": child.topic}))
+                request = AppendRequest(writer="announcer", seq="1", entries=(entry,))
+                await publisher.broker.append(Topic(TOPIC), request, position=START)
                 await expect(page.locator(".fall-row", has_text="trace-reader")).to_be_visible()
             await run.tool_call("late", "search", "{}")
             await expect(page.locator("#chip")).to_contain_text("Tool")
