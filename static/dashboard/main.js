@@ -57,6 +57,8 @@ let known = gateway.state;
 let current = null;
 let over = false;
 let counted = 0;
+/** They are counted again soon. */
+let counting = false;
 let filter = readFilter('');
 
 /** @param {string} verb @param {string} topic */
@@ -202,6 +204,12 @@ const board = {
       totals.count(rows.values());
       stats.paint();
       status();
+    } else if (!counting) {
+      counting = true;
+      setTimeout(() => {
+        counting = false;
+        painter.mark(board);
+      }, TOTALS_MS);
     }
     const shown = order.items.reduce((sum, { row }) => sum + (row === null ? 0 : 1), 0);
     const all = [...rows.values()].reduce((sum, row) => sum + (row.state === 'idle' ? 0 : 1), 0);

@@ -8,6 +8,12 @@ const ROW = 28;
 const WIDTH = 1000;
 /** Shown levels are indented up to this one. */
 const DEEPEST = 4;
+/** Runs that ended otherwise than well. @type {Map<string, string>} */
+const ENDS = new Map([
+  ['failed', 'bad'],
+  ['stopped', 'gone'],
+  ['lost', 'gone'],
+]);
 
 /** The timeline of a run: spans on one time axis. Only what is in view exists. A part of the painter. */
 export class Waterfall {
@@ -191,7 +197,7 @@ export class Waterfall {
       drawn.dur.textContent = words;
     }
     const thin = span.kind === 'run' || span.kind === 'sub' || span.kind === 'step';
-    const whole = [{ tone: span.kind === 'step' ? 'gone' : span.state === 'failed' ? 'bad' : 'live', from: span.from, to: span.to }];
+    const whole = [{ tone: span.kind === 'step' ? 'gone' : (ENDS.get(span.state) ?? 'live'), from: span.from, to: span.to }];
     const segments = thin ? whole : span.state === 'failed' && span.kind === 'tool' ? span.segments.map((segment) => ({ ...segment, tone: segment.tone === 'tool' ? 'bad' : segment.tone })) : span.segments;
     const shown = this.#page.axis.bars(segments, now, WIDTH, least);
     const children = [...drawn.bars.children];
