@@ -106,8 +106,10 @@ class World:
             self.loop.advance()
         for actor in self.actors:
             actor.hung_up()
-        for broker in self.brokers:
-            await broker.aclose()
+        # Whatever this waits for, a socket or a thread, moves by itself.
+        with self.answering():
+            for broker in self.brokers:
+                await broker.aclose()
 
     def lost(self, topic: Topic, run: str, data: bytes, answer: Appended) -> None:
         """Note the end that somebody wrote for a run."""
