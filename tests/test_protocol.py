@@ -69,4 +69,4 @@ def test_limits_and_their_defaults() -> None:
 
 
 def test_numbers_of_the_sections() -> None:
-    assert [int(number) for number in re.findall(r"^## (\d)\. ", TEXT, re.MULTILINE)] == list(range(1, 9))
+    assert [int(number) for number in re.findall(r"^## (\d+)\. ", TEXT, re.MULTILINE)] == list(range(1, 13))
