@@ -78,7 +78,7 @@ async def test_one_long_schedule(tmp_path: Path, tally: Tally) -> None:
     deadline = time.monotonic() + SOAK
     faults = itertools.takewhile(lambda _: time.monotonic() < deadline, iter(lambda: choice.choice([*FAULTS]), ""))
     try:
-        await run_schedule(tmp_path, seed=seed, tally=tally, faults=faults, topics=6)
+        await run_schedule(tmp_path, seed=seed, tally=tally, faults=faults, topics=6, readers=3)
     except Exception as error:
         raise AssertionError(f"{error!r}\nthe long schedule {seed}: GATEWAY_FAULT_SEED={seed} runs it again") from error
     print(tally)  # noqa: T201 - as above
