@@ -140,7 +140,9 @@ class Hub:
             return
         result = topic.hear(payload)
         if result == "new":
-            self._fanout.add(topic)
+            if not topic.dirty:
+                topic.dirty = True
+                self._fanout.line.append(topic)
         elif result == "gap":
             self._sync(topic)
 

@@ -83,8 +83,10 @@ class Ring:
         # `_count` written out: every event passes here.
         budget = self.budget
         budget.used += size
-        budget.rings[self] = None
-        budget.rings.move_to_end(self)
+        try:
+            budget.rings.move_to_end(self)
+        except KeyError:
+            budget.rings[self] = None
         if budget.used > budget.limit:
             budget.make_room()
 

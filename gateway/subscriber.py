@@ -24,10 +24,11 @@ class Reader(Protocol):
 
     client: str
     user: str
+    several: bool  # it reads more than one topic
 
     @property
     def write(self) -> Callable[[bytes], None]:
-        """Writes finished websocket frames; the writer's own method, as every event passes here once a reader."""
+        """Writes finished websocket frames; the socket's own method where it can be: every event passes here."""
 
     def write_all(self, frames: Sequence[bytes]) -> None:
         """Write frames of several topics at once."""

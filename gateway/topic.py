@@ -95,7 +95,27 @@ class HubTopic:
         if self._held is not None:
             self._hold(payload)
             return "nothing"
-        return self._take(payload)
+        header, _, lines = payload.partition(b"\n")
+        epoch, first_text, last_text, _types = header.split(b" ", 3)
+        if epoch != self._epoch_bytes:
+            return "gap"
+        last = int(last_text)
+        ring = self.ring
+        end = ring.end
+        if last <= end:
+            return "nothing"
+        if first_text == last_text:
+            if last > end + 1:
+                return "gap"
+            ring.append(last, lines)
+            return "new"
+        first = int(first_text)
+        if first > end + 1:
+            return "gap"
+        for offset, line in enumerate(lines.split(b"\n"), first):
+            if offset > end:
+                ring.append(offset, line)
+        return "new"
 
     def hold(self) -> None:
         """Keep what is heard from now on until `release`; what was kept before is forgotten."""
@@ -112,7 +132,7 @@ class HubTopic:
         """Take what was held after the history was read; False where it has to be read again, holding on."""
         held, overflowed = self._held or (), self._overflowed
         self._held = None
-        gaps = [payload for payload in held if self._take(payload) == "gap"]
+        gaps = [payload for payload in held if self.hear(payload) == "gap"]
         if gaps or overflowed:
             self.hold()
             return False
@@ -252,29 +272,6 @@ class HubTopic:
     def _is_current(self, subscriber: Subscriber) -> bool:
         audience = subscriber.audience
         return subscriber.cursor >= (self.ring.end if audience is None else audience.top)
-
-    def _take(self, payload: bytes) -> Literal["new", "nothing", "gap"]:
-        header, _, lines = payload.partition(b"\n")
-        epoch, first_text, last_text, _types = header.split(b" ", 3)
-        if epoch != self._epoch_bytes:
-            return "gap"
-        last = int(last_text)
-        ring = self.ring
-        end = ring.end
-        if last <= end:
-            return "nothing"
-        if first_text == last_text:
-            if last > end + 1:
-                return "gap"
-            ring.append(last, lines)
-            return "new"
-        first = int(first_text)
-        if first > end + 1:
-            return "gap"
-        for offset, line in enumerate(lines.split(b"\n"), first):
-            if offset > end:
-                ring.append(offset, line)
-        return "new"
 
     def _hold(self, payload: bytes) -> None:
         if self._held is None or self._overflowed:

@@ -10,7 +10,7 @@ import contextlib
 import socket
 import struct
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, cast
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
@@ -104,6 +104,11 @@ class DirectWriter(asyncio.Protocol):
             if self._deflate_from and len(frames) >= self._deflate_from:
                 frames = _deflated(frames, self._deflate_from)
             self._transport.write(frames)
+
+    @property
+    def direct(self) -> Callable[[bytes], None]:
+        """The socket's own method where no frame is compressed; the receiver is told before the socket refuses it."""
+        return self.write if self._deflate_from else self._transport.write
 
     def write_all(self, frames: Sequence[bytes]) -> None:
         """Write frames of several topics at once."""

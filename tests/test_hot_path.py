@@ -27,10 +27,10 @@ from gateway.types import START, Topic, new_id
 from tests.serving import Gateway, Plain, serve
 
 READERS = 30
-CALLS_PER_READER = 3
+CALLS_PER_READER = 0
 CALLS_PER_FLUSH = 12
 """Of what is done once for all readers: the link's, the hub's, the topic's and the fan-out's own."""
-CALLS_PER_EVENT = 10
+CALLS_PER_EVENT = 6
 """On a topic with one reader, from Redis to the socket, beside the flush's own."""
 
 HOT: tuple[CodeType, ...] = (_Ear.data_received.__code__, _Ear._drained.__code__, Fanout._turn.__code__)
@@ -163,10 +163,10 @@ async def test_events_of_one_append_are_one_frame(redis_url: str, key_prefix: st
             assert payload.count(b"\n") == 7  # eight lines
 
 
-async def test_a_reader_costs_three_calls_a_flush_at_most(redis_url: str, key_prefix: str) -> None:
+async def test_a_reader_costs_no_call_but_the_socket_s_own(redis_url: str, key_prefix: str) -> None:
     async with profiled(redis_url, key_prefix, ["t"] * READERS, publishes=5) as profile:
         allowed = profile.flushes * (CALLS_PER_READER * READERS + CALLS_PER_FLUSH)
-        assert READERS * profile.flushes <= profile.calls.total() <= allowed, profile.calls
+        assert profile.flushes < profile.calls.total() <= allowed, profile.calls
 
 
 async def test_nothing_is_decoded_or_encoded_on_the_way(redis_url: str, key_prefix: str) -> None:
@@ -193,7 +193,7 @@ def test_profile_sees_what_it_looks_for() -> None:
 # Many topics
 
 
-async def test_an_event_with_one_reader_costs_ten_calls_at_most(redis_url: str, key_prefix: str) -> None:
+async def test_an_event_with_one_reader_costs_six_calls_at_most(redis_url: str, key_prefix: str) -> None:
     topics = [f"t{number}" for number in range(READERS)]
     async with profiled(redis_url, key_prefix, topics, publishes=5) as profile:
         events = 5 * len(topics)
@@ -210,6 +210,7 @@ class Silent:
 
     def __init__(self, *, keep: bool) -> None:
         self.client = self.user = ""
+        self.several = False
         self.writes: list[bytes] | None = [] if keep else None
 
     def write(self, frames: bytes) -> None:
