@@ -28,6 +28,7 @@ export class Gateway {
   /** @type {import('./host.js').Environment} */
   #environment;
   #page;
+  #hiddenRate;
   #emitter = new Emitter();
   /** @type {GatewayState} */
   #state = 'idle';
@@ -64,6 +65,7 @@ export class Gateway {
     clearTimeout = (timer) => globalThis.clearTimeout(timer),
     fetch = (address, options) => globalThis.fetch(address, options),
     page = new BrowserPage(),
+    hiddenRate = null,
   } = {}) {
     if (typeof WebSocket !== 'function') throw new TypeError('this platform has no WebSocket; give one to the gateway');
     const resolved = new URL(url, globalThis.location?.href);
@@ -74,6 +76,7 @@ export class Gateway {
     this.#environment = { WebSocket, random, now, setTimeout, clearTimeout };
     this.#renewal = new Renewal(this.#environment, () => this.#makeToken());
     this.#page = page;
+    this.#hiddenRate = hiddenRate;
     this.#backoff = new Backoff(random);
     /** When the next attempt comes, in the time of `now`; null while none is waited for. @type {number | null} */
     this.retryAt = null;
@@ -114,6 +117,7 @@ export class Gateway {
     this.#wasOnline = this.#page.online;
     this.#stopWatching = this.#page.watch(() => this.#pageChanged());
     this.#setState('connecting');
+    this.#paceTopics();
     for (const topic of this.#topics.values()) topic.revive();
     this.#attempt();
   }
@@ -149,6 +153,7 @@ export class Gateway {
     }
     if (topic === undefined) {
       topic = new Subscription(name, { mirror, joins, lens }, this.#host);
+      topic.slow(this.#page.visible ? null : this.#hiddenRate);
       this.#topics.set(name, topic);
     }
     topic.hold();
@@ -467,6 +472,11 @@ export class Gateway {
     }
   }
 
+  /** What nobody looks at may come in larger pieces. */
+  #paceTopics() {
+    for (const topic of [...this.#topics.values()]) topic.slow(this.#page.visible ? null : this.#hiddenRate);
+  }
+
   #pageChanged() {
     const { visible, online } = this.#page;
     const [appeared, returned, vanished] = [
@@ -476,6 +486,7 @@ export class Gateway {
     ];
     this.#wasVisible = visible;
     this.#wasOnline = online;
+    this.#paceTopics();
     if (this.#state === 'connected') {
       // A machine that slept, or changed its network, may hold a socket that hears nothing any more.
       if (appeared || returned) this.#connection?.probe();

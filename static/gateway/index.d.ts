@@ -242,6 +242,11 @@ export interface GatewayOptions {
   clearTimeout?: (timer: any) => void;
   fetch?: (address: string, options: { headers?: Record<string, string> }) => Promise<Response>;
   page?: Page;
+  /**
+   * How many frames a second are enough for a topic as long as the page is hidden, 1 to 60: its deltas come merged, and
+   * it goes on at once when the page is seen again. null, the default, changes nothing.
+   */
+  hiddenRate?: number | null;
 }
 
 /** A client's end of a gateway: one connection that comes back by itself, and the topics on it. */

@@ -18,6 +18,17 @@ export function sameEvents(one, other) {
   return shown(one) === shown(other);
 }
 
+/**
+ * The same events, at a lower rate.
+ * @param {Lens | null} lens
+ * @param {number | null} rate flushes a second at most; null leaves it as it is
+ * @returns {Lens | null}
+ */
+export function slowed(lens, rate) {
+  if (rate === null || lens === 'summary') return lens;
+  return { ...lens, rate: Math.min(rate, lens?.rate ?? rate) };
+}
+
 /** @param {Lens | null} lens */
 function shown(lens) {
   if (lens === null || lens === 'summary') return String(lens);

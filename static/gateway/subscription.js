@@ -10,7 +10,7 @@ import {
 import { Emitter } from './emitter.js';
 import { index, integer, list, object, text } from './fields.js';
 import { Head } from './head.js';
-import { sameEvents, sameLens } from './lens.js';
+import { sameEvents, sameLens, slowed } from './lens.js';
 import { Mirror } from './mirror.js';
 import { readPublication } from './publication.js';
 import { SnapshotParts } from './snapshot_parts.js';
@@ -38,6 +38,8 @@ export class Subscription {
   #mirrored;
   #joins;
   #lens;
+  /** What a hidden page is content with, flushes a second. @type {number | null} */
+  #hiddenRate = null;
   /** @type {'waiting' | 'asking' | 'subscribed' | 'denied' | 'ended'} */
   #phase = 'waiting';
   /** The mirror holds a state of the topic, so there is a position to go on from. */
@@ -131,10 +133,26 @@ export class Subscription {
     if (this.#lens === 'summary' || lens === 'summary') {
       throw new TypeError('a subscription of summaries stays one, and no other becomes one');
     }
-    const before = this.#lens;
+    const before = this.#wanted;
     this.#lens = lens;
-    if (sameLens(before, lens)) return;
-    if (this.#mirrored && !sameEvents(before, lens)) this.#known = false;
+    this.#change(before);
+  }
+
+  /** @param {number | null} rate flushes a second at most, as long as the page is hidden; null once it is not */
+  slow(rate) {
+    const before = this.#wanted;
+    this.#hiddenRate = rate;
+    this.#change(before);
+  }
+
+  get #wanted() {
+    return slowed(this.#lens, this.#hiddenRate);
+  }
+
+  /** @param {import('./index.js').Lens | null} before what was wanted */
+  #change(before) {
+    if (sameLens(before, this.#wanted)) return;
+    if (this.#mirrored && !sameEvents(before, this.#wanted)) this.#known = false;
     if (this.#phase !== 'asking' && this.#phase !== 'subscribed') return;
     this.#pause('waiting');
     this.#ask();
@@ -245,7 +263,7 @@ export class Subscription {
     if (moved || reset) this.#head.progressed();
     if (events.length > 0 || reset) {
       // Under a lens offsets are skipped all the time.
-      if (!reset && skipped > LAG_OFFSETS && this.#phase === 'subscribed' && this.#lens === null)
+      if (!reset && skipped > LAG_OFFSETS && this.#phase === 'subscribed' && this.#wanted === null)
         this.#head.askAgain(this.#host.connection, this.name);
       this.#emitter.emit('change', { events, reset });
     }
@@ -275,13 +293,14 @@ export class Subscription {
     const asked = {};
     this.#asked = asked;
     const { epoch, offset } = this.mirror;
+    const lens = this.#wanted;
     connection.request(
       'subscribe',
       {
         channel: this.name,
         ...(this.#known && { recover: true, epoch, offset }),
-        ...((this.#mirrored || this.#lens !== null) && {
-          data: { ...(this.#mirrored && { mirror: true }), ...(this.#lens !== null && { lens: this.#lens }) },
+        ...((this.#mirrored || lens !== null) && {
+          data: { ...(this.#mirrored && { mirror: true }), ...(lens !== null && { lens }) },
         }),
         ...(this.#joins && { join_leave: true }),
       },

@@ -821,3 +821,30 @@ test('summaries come with the reply, with pushes, and again after a drop', async
   assert.deepEqual(server.asked('history'), []);
   assert.throws(() => gateway.subscribe('t'), TypeError);
 });
+
+test('a hidden page is content with fewer frames, and goes on from where it is', async () => {
+  const server = new FakeGateway();
+  await server.publish('t', delta('a'));
+  const gateway = new Gateway({ ...server.options, hiddenRate: 1 });
+  const [topic, slow, board] = [
+    gateway.subscribe('t'),
+    gateway.subscribe('u', { lens: { types: ['logs'], rate: 4 } }),
+    gateway.subscribe('v', { lens: 'summary' }),
+  ];
+  gateway.connect();
+  await settled();
+  const asked = (name) => server.asked('subscribe').filter(({ channel }) => channel === name);
+  server.page.set({ visible: false });
+  await settled();
+  const position = { recover: true, epoch: 'epochAAA', offset: 1 };
+  assert.deepEqual(asked('t').at(-1), { channel: 't', ...position, data: { mirror: true, lens: { rate: 1 } } });
+  assert.deepEqual(asked('u').at(-1).data.lens, { types: ['logs'], rate: 1 });
+  assert.deepEqual([topic.lens, slow.lens, asked('v').length], [null, { types: ['logs'], rate: 4 }, 1]);
+  await server.publish('t', delta('b'));
+  server.page.set({ visible: true });
+  await settled();
+  assert.deepEqual(asked('t').at(-1), { channel: 't', ...position, offset: 2, data: { mirror: true } });
+  assert.deepEqual(asked('u').at(-1).data.lens, { types: ['logs'], rate: 4 });
+  assert.equal(text(topic), 'ab');
+  board.unsubscribe();
+});
