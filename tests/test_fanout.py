@@ -45,6 +45,9 @@ class Recorder:
     def tell(self) -> None:
         raise AssertionError
 
+    def close(self, code: int, reason: str) -> None:
+        raise AssertionError(code, reason)
+
     @property
     def offsets(self) -> list[tuple[str, int]]:
         found = []
