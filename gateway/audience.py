@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
+from gateway.errors import CommandError, ErrorCode
 from gateway.fanout import Fanout
 from gateway.frames import PIECE_BYTES, text_frames
 from gateway.merging import merge_lines
@@ -14,13 +15,16 @@ from gateway.view import HIDDEN, View, push_lines
 if TYPE_CHECKING:
     from gateway.topic import HubTopic
 
-__all__ = ["TAIL_INTERVAL", "Audience", "Audiences", "Strand"]
+__all__ = ["MAX_LENSES", "TAIL_INTERVAL", "Audience", "Audiences", "Strand"]
 
 SCAN_BYTES = 1024 * 1024
 """Events looked through before a flush; where more are new, each reader is brought up piece by piece."""
 
 KEPT_BYTES = 1024 * 1024
 """Events kept for the later slices of a fan-out; readers that would need more are brought up piece by piece."""
+
+MAX_LENSES = 256
+"""Views of one topic that lenses make: each costs a look at every event."""
 
 TAIL_INTERVAL = 1.0
 """Seconds after which a reader is told at the latest that what followed is hidden from it."""
@@ -202,9 +206,18 @@ class Audiences:
         self._paces: dict[int, Pace] = {}
 
     def of(self, topic: "HubTopic", view: View) -> Audience:
-        """Give those who see a topic by these rules."""
+        """Give those who see a topic by these rules.
+
+        Raises:
+            CommandError: 111, they would be of too many kinds; who only has to be spared something is always let in.
+
+        """
         audience = topic.audiences.get(view)
         if audience is None:
+            if len(topic.audiences) >= MAX_LENSES and view != View(redaction=view.redaction):
+                raise CommandError(
+                    ErrorCode.TOO_MANY_REQUESTS, f"the topic is read through {MAX_LENSES} lenses already"
+                )
             audience = topic.audiences[view] = Strand(topic, view, self)
         return audience
 

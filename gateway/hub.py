@@ -195,6 +195,7 @@ class Hub:
 
         Raises:
             BrokerUnavailableError: The broker cannot be asked.
+            CommandError: 111, the topic is read through too many lenses already.
 
         """
 

@@ -3,10 +3,13 @@
 from typing import Any
 
 import msgspec
+import pytest
 
-from gateway.audience import SCAN_BYTES, Audiences, Strand
+from gateway.audience import MAX_LENSES, SCAN_BYTES, Audiences, Strand
+from gateway.errors import CommandError
 from gateway.fanout import SLICE, Fanout
 from gateway.frames import PIECE_BYTES, frame_payloads, publication_line
+from gateway.redaction import Redaction
 from gateway.ring import RingBudget
 from gateway.subscriber import Subscriber
 from gateway.topic import HubTopic
@@ -199,3 +202,14 @@ async def test_audience_without_members_is_forgotten() -> None:
     world.topic.leave(subscriber, now=0)
     assert world.topic.audiences == {}
     world.publish("log")
+
+
+async def test_lenses_of_one_topic_are_bounded() -> None:
+    world = World()
+    for number in range(MAX_LENSES):
+        world.join(View(types=frozenset({f"kind{number}"})))
+    with pytest.raises(CommandError, match="256 lenses") as refused:
+        world.join()
+    assert refused.value.temporary
+    world.join(View(types=frozenset({"kind0"})))
+    world.join(View(redaction=Redaction(drop=frozenset({"log"}))))
