@@ -2,7 +2,8 @@
  *
  *   load PORT READERS TOPICS TOPICS-PER-READER FEED-PORT FOLDER
  *
- * Reader i reads the topics i, i + READERS, ... (modulo TOPICS). FOLDER holds templates; what is absent is not sent:
+ * Reader i reads the i-th group of TOPICS-PER-READER topics (modulo TOPICS); topics are published in turn, so that
+ * those of a reader follow each other. FOLDER holds templates; what is absent is not sent:
  *   path       of the websocket                 headers    of its request, each with its end of line
  *   first      sent once as a text frame        subscribe  sent once a topic
  *   ready      a text that must have come back (once a topic where there is `subscribe`, else once)
@@ -198,7 +199,7 @@ static void open_readers(const char *folder, int port, int readers, int topics, 
         int sockets[GROUP], size = readers - start < GROUP ? readers - start : GROUP;
         for (int i = 0; i < size; i++) {
             char request[8192];
-            render(path, (start + i) % topics, 0);
+            render(path, (start + i) * each % topics, 0);
             int length = snprintf(request, sizeof request,
                 "GET %s HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
                 "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n%s\r\n", path->text,
@@ -209,7 +210,7 @@ static void open_readers(const char *folder, int port, int readers, int topics, 
             expect(sockets[i], "\r\n\r\n", 1);
             if (first) send_text(sockets[i], first->text, first->size);
             for (int k = 0; subscribe && k < each; k++) {
-                render(subscribe, (start + i + (long)k * readers) % topics, 0);
+                render(subscribe, ((start + i) * each + k) % topics, 0);
                 send_text(sockets[i], subscribe->text, subscribe->size);
             }
         }

@@ -170,7 +170,7 @@ def each(command: Callable[[bytes], bytes]) -> Callable[[list[bytes]], bytes]:
 
 
 def query(shape: Shape) -> str:
-    return QUERY % (shape.topics, shape.readers, shape.each)
+    return QUERY % (shape.topics, 1, shape.each)
 
 
 # The product
