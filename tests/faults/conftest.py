@@ -8,8 +8,8 @@ from redis.asyncio import Redis
 
 from gateway.broker.redis import RedisBroker
 from gateway.publisher import Publisher
+from tests.faults.hurry import in_a_hurry
 from tests.faults.store import Archive
-from tests.faults.world import in_a_hurry
 from tests.serving import Gateway, serve
 
 

@@ -14,9 +14,10 @@ import pytest
 from gateway.context.messages import Message
 from gateway.publisher import Publisher
 from gateway.run import Run
+from tests.faults.hurry import counted, in_a_hurry
 from tests.faults.model import state_of
 from tests.faults.tally import Tally
-from tests.faults.world import World, counted, in_a_hurry
+from tests.faults.world import World
 
 SOAK = float(os.environ.get("GATEWAY_SOAK_SECONDS", "0"))
 DEATHS, READERS, SECONDS = (10, 200, 60.0) if SOAK else (3, 50, 0.0)

@@ -11,11 +11,12 @@ from gateway.broker.redis import RedisBroker
 from gateway.client import Client
 from gateway.publisher import Publisher
 from gateway.types import Topic
+from tests.faults.hurry import counted, in_a_hurry
 from tests.faults.proxy import Proxy
 from tests.faults.reading import PATIENCE, assert_exact, read_to
 from tests.faults.store import Archive
 from tests.faults.tally import Tally
-from tests.faults.world import World, counted, in_a_hurry
+from tests.faults.world import World
 from tests.serving import Gateway, append, eventually, serve
 
 TOPIC = "chat:42"

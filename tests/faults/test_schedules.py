@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.hurry import counted, in_a_hurry
 from tests.faults.schedules import FAULTS, SCHEDULES_TO_MEET_ALL, faults_of, run_schedule
 from tests.faults.tally import HAPPENED, Tally
-from tests.faults.world import counted, in_a_hurry
 
 REPLAY = os.environ.get("GATEWAY_FAULT_SEED")
 SOAK = float(os.environ.get("GATEWAY_SOAK_SECONDS", "0"))

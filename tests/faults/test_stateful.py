@@ -23,8 +23,9 @@ from gateway.context.messages import Message
 from gateway.patience import Patience
 from gateway.publisher import Publisher
 from gateway.run import Run
+from tests.faults.hurry import counted, in_a_hurry
 from tests.faults.tally import Tally
-from tests.faults.world import LEASE, World, counted, in_a_hurry
+from tests.faults.world import LEASE, World
 
 TOPIC = "small"
 STEP = 40.0

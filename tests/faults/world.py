@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 from itertools import zip_longest
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import pytest
 from redis.asyncio import Redis
@@ -20,16 +20,15 @@ from gateway.broker.port import Broker, Listener
 from gateway.broker.redis import RedisBroker
 from gateway.context.messages import Message
 from gateway.errors import FencedError, TopicBusyError
-from gateway.journal import Journal
-from gateway.mirror import Mirror
 from gateway.patience import Patience
 from gateway.publisher import Publisher
-from gateway.reader import Reader
 from gateway.run import Run
 from gateway.types import START, Topic
 from tests.e2e.processes import Gateway as GatewayProcess
 from tests.faults.agents import Agent
+from tests.faults.comparison import check
 from tests.faults.followers import Follower
+from tests.faults.hurry import SILENCE
 from tests.faults.killed import Mortal, hurried_gateway
 from tests.faults.model import state_of
 from tests.faults.proxy import Proxy
@@ -41,7 +40,7 @@ from tests.servers import RedisServer
 from tests.serving import Gateway, serve
 from tests.vectors_reader import canonical
 
-__all__ = ["World", "counted", "in_a_hurry"]
+__all__ = ["World"]
 
 PATIENCE = float(os.environ.get("GATEWAY_TEST_PATIENCE", "30"))
 """Seconds after which something hangs; raise it on a slow machine."""
@@ -49,52 +48,6 @@ PREFIX = "f"
 TIMEOUT = 1.0
 """Seconds after which a silent Valkey is given up."""
 LEASE = 1.0
-SILENCE = 0.6
-"""Seconds after which client and gateway give up each other's silence."""
-DELTAS = {"agent_delta", "agent_thinking", "tool_call_delta"}
-
-
-def in_a_hurry(patch: Any, *, silence: float = SILENCE) -> None:
-    """Shorten the pauses and patiences of client, link, hub and runs, so that a minute holds many faults.
-
-    Args:
-        patch: Of the test.
-        silence: Seconds after which a client gives up a silent gateway; many readers in one process need more.
-
-    """
-    for name, value in {
-        "gateway.client.BACKOFF_BASE": 0.02,
-        "gateway.client.BACKOFF_CAP": 0.2,
-        "gateway.client_socket.PING_PATIENCE": silence,
-        "gateway.client_socket.OPEN_PATIENCE": 2 * silence,
-        "gateway.broker.link.LONGEST_PAUSE": 0.1,
-        "gateway.hub._RETRY": (0.02, 0.1),
-        "gateway.patience._MAX_DELAY": 0.1,
-        "gateway.connection.RETRY": 0.05,
-    }.items():
-        patch.setattr(name, value)
-
-
-def counted(patch: Any, tally: Tally) -> None:
-    """Count what parts do inside: positions that went on, and what runs wrote again."""
-    replied, requests, hole = Reader.replied, Journal.requests, Reader._hole
-
-    def count_recovery(self: Reader, reply: Any) -> Any:
-        tally.add("recovery", reply.get("recovered") is True)
-        return replied(self, reply)
-
-    def count_restore(self: Journal, *arguments: Any, **named: Any) -> Any:
-        tally.add("restore")
-        return requests(self, *arguments, **named)
-
-    def count_hole(self: Reader) -> None:
-        # A topic that nobody had written has no position to go on from; any other hole is the gateway's fault.
-        tally.add("hole", bool(self.position and self.position.epoch))
-        hole(self)
-
-    patch.setattr(Reader, "replied", count_recovery)
-    patch.setattr(Reader, "_hole", count_hole)
-    patch.setattr(Journal, "requests", count_restore)
 
 
 class _Broker(RedisBroker):
@@ -509,26 +462,3 @@ class World:
                 raise
             return False
         return True
-
-
-def check(follower: Follower, events: dict[int, dict[str, Any]], expected: str) -> None:
-    """Compare one reader with the history and with the model's state of it."""
-    if follower.mirror:
-        found = canonical(follower.state())
-        assert found == expected, f"{follower.topic}: a mirror differs\n{found}\n{expected}"
-        return
-    for offset, (first, event) in follower.events.items():
-        # A delta that is no longer stored, or was merged, has no other to be compared with; the state tells.
-        if offset in events and (first == offset or event["type"] not in DELTAS):
-            assert canonical(event) == canonical(events[offset]), f"{follower.topic}: {offset} is another event"
-        else:
-            assert event["type"] in DELTAS, f"{follower.topic}: {offset} was made up"
-    given = [event for _, event in follower.events.values()]
-    if follower.base is None:
-        assert canonical(state_of(given)) == expected, f"{follower.topic}: a stock reader was given another history"
-        return
-    # From a snapshot on only a mirror can go; the model knows whole histories.
-    mirror = Mirror.restore({"topic": follower.topic, "epoch": "", "offset": 0, "mirror": follower.base[1]})
-    for event in given:
-        mirror.fold(event)
-    assert canonical(mirror.state()) == expected, f"{follower.topic}: a stock reader's history differs"
