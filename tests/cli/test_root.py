@@ -48,7 +48,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["serve", "--port", "x"], "gateway serve: Invalid value for '--port'"),
         (["serve", "--port", "70000"], "Expected `int` <= 65535, got '70000'"),
         (["serve", "--data-dir", __file__], "Invalid value for '--data-dir': Directory"),
-        (["serve", "--host", "no.such.host.invalid"], "cannot listen on no.such.host.invalid"),
+        (["serve", "--insecure", "--host", "no.such.host.invalid"], "cannot listen on no.such.host.invalid"),
         (["replay", "nowhere.jsonl", "--provider", "anthropic", "--topic", "t"], "'nowhere.jsonl' does not exist"),
         (["replay", __file__, "--provider", "nobody", "--topic", "t"], "'nobody' is not one of 'anthropic'"),
         (["replay", __file__, "--provider", "anthropic", "--topic", "t"], "no gateway runs on this machine"),
