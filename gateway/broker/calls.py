@@ -45,10 +45,10 @@ __all__ = [
 ]
 
 MAX_ENTRIES = 1_000
+"""Of one append; also of its conditions and of its changes: Lua's stack holds some 8,000 values."""
 RESERVE = 64 * 1024
 """Bytes of a full topic that are still taken of what stops a run or answers its questions."""
 _URGENT = {"approval_decided", "cancel_requested"}
-"""Of one append; also of its conditions and of its changes: Lua's stack holds some 8,000 values."""
 
 _NAME = re.compile(r"[!-~]{1,1000}\Z")
 _FIELD = re.compile(r"[wram]:.", re.DOTALL)

@@ -146,7 +146,8 @@ async def test_full_topic_refuses_actions_with_its_size(redis_url: str, key_pref
     await run.start()
     await run.append({"type": "log", "message": "x" * 200})
     with pytest.raises(CommandError, match="106"):
-        await person.do("cancel", run="r1")
+        await person.do("send", content="x" * 200)
+    assert (await person.do("cancel", run="r1"))["status"] == "requested"
     with pytest.raises(CommandError, match="106"):
         await Actions(broker).publish(ANN, TOPIC, msgspec.Raw(b'{"text":"%s"}' % (b"x" * 200)), count=1)
     await broker.aclose()
