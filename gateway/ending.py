@@ -9,9 +9,10 @@ from gateway.context.messages import Message
 from gateway.errors import EventRefusedError
 from gateway.outbox import Group, Outgoing
 from gateway.recorder import Recorder, outgoing
+from gateway.types import EntryKind
 from gateway.unfinished import UnfinishedMessage
 
-__all__ = ["MAX_CUT_CHARACTERS", "last_group", "seal"]
+__all__ = ["MAX_CUT_CHARACTERS", "last_group", "seal", "told"]
 
 _logger = logging.getLogger(__name__)
 
@@ -48,7 +49,7 @@ def last_group(
         out += seal(recorder, message, at=at, message_id=opened.id)
     if patched:
         out += recorder.record(recorder.context.patch_dangling_tool_calls(), at=at)[0]
-    out.append(_told(event))
+    out.append(told(event, kind="x"))
     return Group(entries=out, log=recorder.step_since(mark), changes=changes)
 
 
@@ -76,9 +77,15 @@ def seal(recorder: Recorder, message: Message, *, at: int, message_id: str, run:
         return recorder.record(recorder.context.add_message(cut), at=at, message=message_id, run=run)[0]
 
 
-def _told(event: Mapping[str, Any]) -> Outgoing:
+def told(event: Mapping[str, Any], *, kind: EntryKind) -> Outgoing:
+    """Encode a run's end; one that cannot be told as it is must still be an end.
+
+    Args:
+        event: The end.
+        kind: ``x`` on the run's own topic, ``h`` on that of the run that started it.
+
+    """
     try:
-        return outgoing(event, kind="x")
+        return outgoing(event, kind=kind)
     except EventRefusedError as error:
-        # An end that cannot be told as it is must still be an end.
-        return outgoing({**event, _TOLD_IN[event["type"]]: f"not published: {error}"}, kind="x")
+        return outgoing({**event, _TOLD_IN[event["type"]]: f"not published: {error}"}, kind=kind)

@@ -23,7 +23,8 @@ from gateway.resumption import Resumption
 from gateway.run_events import RunEvents
 from gateway.start import Resumed, Start
 from gateway.stop import Stop
-from gateway.types import Position, new_id
+from gateway.sub_agent import SubAgent
+from gateway.types import Position, new_id, parse_topic
 from gateway.unfinished import call_in_text
 
 if TYPE_CHECKING:
@@ -74,6 +75,8 @@ class Run(RunEvents):
         """What people did before the run was resumed."""
         self._token = ""
         self._begun = False
+        self._end: Mapping[str, Any] | None = None
+        """The end that it was given first."""
         self.id = start.run
         self.topic = start.topic
         self.inbox: Inbox
@@ -83,6 +86,13 @@ class Run(RunEvents):
     def ended(self) -> Position | None:
         """Where the run's end stands; None while it has none."""
         return self._writer.sender.ended if self._begun else None
+
+    @property
+    def outcome(self) -> Mapping[str, Any]:
+        """The event that ended it; where it could not write one, or has none yet, ``agent_lost``."""
+        if self._end is None or self.ended is None or self._writer.sender.declared_lost:
+            return {"type": "agent_lost", "at": self._publisher.broker.now(), "run": self.id}
+        return self._end
 
     @property
     def ticket(self) -> str:
@@ -175,6 +185,36 @@ class Run(RunEvents):
     def shield(self) -> AbstractAsyncContextManager[None]:
         """Let a block finish before a stop cancels the task."""
         return self._stop.shield()
+
+    def sub_agent(
+        self, agent: str, *, model: str | None = None, input: str | None = None, max_iterations: int | None = None
+    ) -> AbstractAsyncContextManager["Run"]:
+        """Open the run of a sub-agent, to be entered with ``async with``, on a topic of its own: ``<topic>/<run>``.
+
+        Its start and its end are told on this run's topic, too, so that readers find it. How it ends makes no
+        difference to this run, unless its error is let through. Any number may run at once, in tasks of their own.
+
+        Args:
+            agent: The sub-agent's name.
+            model: Its model's name; None leaves it open.
+            input: What it is asked, as text for people; None for nothing.
+            max_iterations: Model requests it may make; None for no bound.
+
+        Raises:
+            ValueError: The topic's name is too long to have another behind it.
+
+        """
+        run = new_id()
+        start = Start(
+            topic=parse_topic(f"{self.topic}/{run}"),
+            run=run,
+            agent=agent,
+            model=model,
+            parent=self.id,
+            input=input,
+            max_iterations=max_iterations,
+        )
+        return SubAgent(Run(self._publisher, start), start, self._writer)
 
     async def complete(self, result: Any = None) -> Position:
         """End the run as completed; returns where its one end stands, whoever wrote it.
@@ -283,6 +323,7 @@ class Run(RunEvents):
     async def _finish(self, type: str, **fields: Any) -> Position:
         usage = sum(self._calls.values(), Usage()).to_dict() if self._calls else None
         event = self._writer.event(type, **self._redacted(fields), usage=usage)
+        self._end = self._end or event
         return await self._writer.end(event, list(self._messages), self._approvals.endings())
 
 

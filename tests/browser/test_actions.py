@@ -7,14 +7,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 from playwright.async_api import Browser, Page, WebSocketRoute, expect
 
-from gateway.broker.port import AppendRequest, Entry
-from gateway.codec import encode_event
 from gateway.context.approval import Edit, Reject
 from gateway.context.context import Context
 from gateway.context.messages import Message, ToolCall
 from gateway.publisher import Publisher
 from gateway.run import Run
-from gateway.types import START, Topic
 from gateway.worker import Worker
 from tests.e2e.processes import Gateway, running_gateway, until
 
@@ -329,18 +326,8 @@ async def test_summary_opens_to_what_it_replaced(stage: Stage) -> None:
 
 async def test_sub_agent_is_shown_inside_and_can_be_decided_there(stage: Stage) -> None:
     page = await stage.tab(0)
-    topic = Topic("t")
-    async with (
-        stage.publisher.run("t", agent="lead") as lead,
-        stage.publisher.run(f"t/{lead.id}", agent="scout", parent=lead.id) as scout,
-    ):
+    async with stage.publisher.run("t", agent="lead") as lead, lead.sub_agent("scout") as scout:
         await lead.delta("I ask a scout. ")
-        await lead.flush()
-        event = {"type": "agent_start", "run": scout.id, "agent": "scout", "parent": lead.id, "topic": scout.topic}
-        entry = Entry(kind="h", type="agent_start", data=encode_event(event))
-        await stage.publisher.broker.append(
-            topic, AppendRequest(writer="announcer", seq="1", entries=(entry,)), position=START
-        )
         await scout.delta("It is quiet here.")
         await expect(page.locator(".nest .prose")).to_have_text("It is quiet here.")
         decision = asyncio.create_task(scout.approval(REFUND))
