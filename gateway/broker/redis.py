@@ -442,6 +442,8 @@ class RedisBroker:
 
         """
         wire = await self._wire(self._pages)
+        if time.monotonic() - wire.measured > CLOCK_RENEWAL:
+            await wire.measure()  # a gateway renews nothing that would do it
         answers = await asyncio.gather(
             *(
                 wire.call("ZRANGEBYSCORE", self._keys.due(shard), "-inf", until, "LIMIT", 0, DUE_AT_ONCE)

@@ -52,6 +52,23 @@ async def test_dead_run_is_declared_lost_whatever_the_servers_clock_does(server:
     await broker.aclose()
 
 
+async def test_busy_sweeper_notices_that_the_clock_was_set(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.broker.redis.CLOCK_RENEWAL", 0.0)
+    broker = RedisBroker(server.url)
+    before = broker.now()
+    await broker.due(until=0)
+    server.jump(HOUR)
+
+    async def noticed() -> bool:
+        await broker.due(until=0)
+        return broker.now() - before > HOUR * 1000 / 2
+
+    await until(noticed)
+    await broker.aclose()
+
+
 @pytest.mark.parametrize("jump", [HOUR, -HOUR])
 @pytest.mark.usefixtures("_asked_always")
 async def test_topic_of_a_dead_run_is_free_for_the_next_one(server: RedisServer, jump: int) -> None:
