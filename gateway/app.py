@@ -39,7 +39,7 @@ __all__ = ["QueryRedaction", "SecurityHeaders", "app_from_env", "create_app", "s
 
 _HEADERS = {
     "content-security-policy": (
-        "default-src 'self'; connect-src 'self' ws: wss:; object-src 'none'; base-uri 'none'; "
+        "default-src 'self'; connect-src 'self'; object-src 'none'; base-uri 'none'; "
         "form-action 'none'; frame-ancestors 'none'"
     ),
     "cross-origin-opener-policy": "same-origin",

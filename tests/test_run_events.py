@@ -24,7 +24,7 @@ from tests.agent.script import Script
 from tests.publishing import SlowBroker, events, mirror, until
 
 TOPIC = "chat:1"
-SECRET = "sk-5d41402abc4b"  # noqa: S105 - what must not be seen
+SECRET = "sk-5d41402abc4b"  # what must not be seen
 
 
 @pytest_asyncio.fixture
