@@ -22,6 +22,7 @@ class Form(ABC):
         midway: The last piece of a snapshot has not come yet: nothing else may be written.
         broken: Another snapshot came instead of the rest of one: what was written cannot be made whole any more.
         ended: Everything has been written.
+        top: The last offset of the topic, as far as it was heard when something was last to be written.
 
     """
 
@@ -31,6 +32,7 @@ class Form(ABC):
         self.midway: bool = False
         self.broken: bool = False
         self.ended: bool = False
+        self.top: int = 0
 
     def frames(self, frames: bytes, *, epoch: str) -> bytes:
         """Translate finished websocket frames of a topic that stands in an epoch."""

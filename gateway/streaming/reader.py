@@ -114,6 +114,7 @@ class StreamReader:
         subscriber, reply = joined
         form, position = self._form, Position(epoch=reply["epoch"], offset=reply["offset"])
         self._subscriber, self._epoch = subscriber, position.epoch
+        form.top = subscriber.topic.ring.end
         snapshot = reply.get("data", {}).get("snapshot")
         if isinstance(snapshot, msgspec.Raw):
             piece = whole_snapshot(bytes(snapshot), epoch=position.epoch, offset=position.offset)
@@ -212,6 +213,7 @@ class StreamReader:
         """Write finished websocket frames in the reader's own form."""
         if self._outlet is None or self._subscriber is None:
             return
+        self._form.top = self._subscriber.topic.ring.end
         self._outlet.write(self._form.frames(frames, epoch=self._subscriber.topic.epoch))
         if self._form.broken:
             self._outlet.cut()

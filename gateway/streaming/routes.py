@@ -15,8 +15,9 @@ from gateway.errors import CommandError, ErrorCode
 from gateway.hub import Hub
 from gateway.streaming.dialect_form import DialectForm
 from gateway.streaming.forms import EventStream, Form, JsonLines, Shared
+from gateway.streaming.polling import durable, long_poll
 from gateway.streaming.reader import StreamReader
-from gateway.streaming.request import StreamRequest, below_topics, read_request
+from gateway.streaming.request import StreamRequest, below_topics, read_flag, read_request
 from gateway.streaming.response import StreamResponse, patiently
 from gateway.streaming.resuming import shown_snapshot, translator_at
 from gateway.types import Position
@@ -26,6 +27,7 @@ __all__ = ["routes"]
 MAX_RESUMING = 4
 """Histories that are read at a time for dialects' readers that come back; the others wait."""
 
+_EXPOSED = "etag, stream-cursor, stream-next-offset, stream-up-to-date"
 _PREFLIGHT = {
     "access-control-allow-methods": "GET, HEAD",
     "access-control-allow-headers": "authorization, last-event-id, x-api-key",
@@ -34,9 +36,12 @@ _PREFLIGHT = {
 
 
 def routes() -> list[Route]:
-    """Give the route of ``/topics/{topic}/events``."""
+    """Give the routes of ``/topics/{topic}/events`` and ``/topics/{topic}/stream``."""
     streams = _Streams()
-    return [_TopicRoute("/topics/{topic:path}/events", streams.events, methods=["GET", "HEAD", "OPTIONS"])]
+    return [
+        _TopicRoute("/topics/{topic:path}/events", streams.events, methods=["GET", "HEAD", "OPTIONS"]),
+        _TopicRoute("/topics/{topic:path}/stream", streams.stream, methods=["GET", "HEAD", "OPTIONS"]),
+    ]
 
 
 class _TopicRoute(Route):
@@ -44,7 +49,7 @@ class _TopicRoute(Route):
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         match, found = super().matches(scope)
-        if match != Match.NONE and below_topics(scope)[1:] != ["events"]:
+        if match != Match.NONE and below_topics(scope)[1:] != [self.path.rpartition("/")[2]]:
             return Match.NONE, {}
         return match, found
 
@@ -60,12 +65,22 @@ class _Streams:
 
     async def events(self, request: Request) -> Response | StreamResponse:
         if request.method == "OPTIONS":
-            headers = {"allow": "GET, HEAD, OPTIONS", **_cross_origin(request)}
-            return Response(status_code=204, headers=headers | (_PREFLIGHT if len(headers) > 1 else {}))
+            return _options(request)
         asked = read_request(request)
-        answer = await self._in_dialect(request, asked) if "dialect" in request.query_params else None
-        if answer is None:
+        answer: Response | StreamResponse
+        if "dialect" in request.query_params:
+            answer = await self._in_dialect(request, asked)
+        elif read_flag(request, "poll", absent=False):
+            answer = await long_poll(request, asked)
+        else:
             answer = self._plain(request, asked)
+        answer.headers.update(_cross_origin(request))
+        return answer
+
+    async def stream(self, request: Request) -> Response | StreamResponse:
+        if request.method == "OPTIONS":
+            return _options(request)
+        answer = await durable(request, read_request(request))
         answer.headers.update(_cross_origin(request))
         return answer
 
@@ -138,9 +153,14 @@ def _reader(request: Request, asked: StreamRequest, form: Form, *, mirror: bool)
     )
 
 
+def _options(request: Request) -> Response:
+    headers = {"allow": "GET, HEAD, OPTIONS", **_cross_origin(request)}
+    return Response(status_code=204, headers=headers | (_PREFLIGHT if len(headers) > 1 else {}))
+
+
 def _cross_origin(request: Request) -> dict[str, str]:
     """Let the page that asks read the answer: the guard of origins has let no other one come this far."""
     origin = request.headers.get("origin")
     if origin is None:
         return {}
-    return {"access-control-allow-origin": origin, "vary": "origin"}
+    return {"access-control-allow-origin": origin, "access-control-expose-headers": _EXPOSED, "vary": "origin"}

@@ -1,9 +1,10 @@
 // Reads streams of dialects with the clients that people use, one request a line of standard input:
-// {"id", "dialect": "ag-ui" | "ai-sdk", "url"} → {"id", "result": what the client made of it}, as one line.
+// {"id", "dialect": a key of CLIENTS, "url"} → {"id", "result": what the client made of it}, as one line.
 
 import { createInterface } from "node:readline";
 import { HttpAgent } from "@ag-ui/client";
 import { EventSchemas } from "@ag-ui/core/schemas";
+import { stream } from "@durable-streams/client";
 import { DefaultChatTransport, readUIMessageStream } from "ai";
 
 class Agent extends HttpAgent {
@@ -52,10 +53,34 @@ async function aiSdk(url) {
   return { message, errors };
 }
 
+// Live modes read until the message {"last": true}.
+function durable(live) {
+  return async (url) => {
+    const session = await stream({ url, offset: "-1", live });
+    if (live === false) return { items: await session.json(), offset: session.offset };
+    const items = [];
+    for await (const item of session.jsonStream()) {
+      items.push(item);
+      if (item.last) break;
+    }
+    session.cancel();
+    return { items };
+  };
+}
+
+const CLIENTS = {
+  "ag-ui": agUi,
+  "ag-ui-schemas": schemas,
+  "ai-sdk": aiSdk,
+  "durable": durable(false),
+  "durable-long-poll": durable("long-poll"),
+  "durable-sse": durable("sse"),
+};
+
 async function answer({ id, dialect, url }) {
   let result;
   try {
-    result = await { "ag-ui": agUi, "ag-ui-schemas": schemas, "ai-sdk": aiSdk }[dialect](url);
+    result = await CLIENTS[dialect](url);
   } catch (error) {
     result = { crashed: String(error?.stack ?? error) };
   }

@@ -7,7 +7,10 @@ import httpx
 import pytest_asyncio
 
 from gateway.broker.redis import RedisBroker
+from tests.dialects.conftest import node
 from tests.serving import PATIENCE, Gateway, serve
+
+__all__ = ["broker", "http", "node", "served"]
 
 
 @pytest_asyncio.fixture
