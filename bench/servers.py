@@ -25,7 +25,8 @@ from gateway.broker.scripts import APPEND
 from gateway.broker.wire import Server as RedisAddress
 from gateway.broker.wire import Wire
 from gateway.types import START, Topic
-from tests.e2e.processes import Gateway, free_port
+from tests.e2e.processes import Gateway
+from tests.servers import free_port
 
 __all__ = ["CHAT", "FAN_OUT", "AbsentError", "Kind", "Running", "connected", "family", "gateway"]
 

@@ -5,6 +5,7 @@ With ``GATEWAY_TEST_SERVER`` naming another server program (Redis 6.2, say), it 
 
 import contextlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -42,10 +43,13 @@ def _off(clock: Path) -> dict[str, str]:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Find a port that nobody listens on, below those that the system gives to outgoing connections."""
+    choice = random.SystemRandom()  # the tests' own random numbers are drawn from seeds
+    while True:
+        port = choice.randrange(10_000, 32_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 @contextlib.contextmanager

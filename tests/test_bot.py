@@ -22,8 +22,8 @@ from gateway.note import Note, noted
 from gateway.publisher import Publisher
 from gateway.types import new_id
 from tests.e2e.processes import Gateway as Process
-from tests.e2e.processes import free_port
 from tests.protocol_server import protocol_server
+from tests.servers import free_port
 from tests.serving import Gateway, append, eventually, serve
 from tests.signing import SECRET, token
 

@@ -22,7 +22,8 @@ from gateway.mirror import Mirror
 from gateway.publisher import Publisher
 from gateway.run import Run
 from gateway.types import new_id
-from tests.e2e.processes import GATEWAY, PATIENCE, ROOT, free_port, until
+from tests.e2e.processes import GATEWAY, PATIENCE, ROOT, until
+from tests.servers import free_port
 from tests.started import remember
 
 BOTS = ROOT / "examples" / "bots"

@@ -12,7 +12,8 @@ import pytest
 
 from gateway.client import Client
 from gateway.reader import Update
-from tests.e2e.processes import ROOT, free_port, until
+from tests.e2e.processes import ROOT, until
+from tests.servers import free_port
 from tests.started import remember
 
 pytestmark = pytest.mark.skipif(

@@ -18,7 +18,8 @@ import psutil
 import pytest
 import pytest_asyncio
 
-from tests.e2e.processes import Process, free_port
+from tests.e2e.processes import Process
+from tests.servers import free_port
 from tests.servers import RedisServer
 
 NOTES = Path(__file__).with_name("notes.json")

@@ -10,7 +10,8 @@ import pytest
 
 from gateway.client import Client
 from gateway.publisher import Publisher
-from tests.e2e.processes import Process, free_port, until
+from tests.e2e.processes import Process, until
+from tests.servers import free_port
 
 
 def alive(processes: list[psutil.Process]) -> list[psutil.Process]:

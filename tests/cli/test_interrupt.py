@@ -11,7 +11,8 @@ import psutil
 import pytest
 
 from gateway.broker.embedded import EmbeddedServer
-from tests.e2e.processes import GATEWAY, PATIENCE, free_port, until
+from tests.e2e.processes import GATEWAY, PATIENCE, until
+from tests.servers import free_port
 from tests.started import remember
 
 AT_IMPORT = """

@@ -17,7 +17,8 @@ from websockets.exceptions import InvalidStatus
 
 from gateway.broker.embedded import EmbeddedServer
 from gateway.client import Client
-from tests.e2e.processes import Process, free_port, until
+from tests.e2e.processes import Process, until
+from tests.servers import free_port
 
 
 class Serving:

@@ -5,7 +5,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import sys
 import urllib.parse
 import urllib.request
@@ -14,19 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from gateway.broker.embedded import EmbeddedServer
+from tests.servers import free_port
 from tests.started import remember
 
 ROOT = Path(__file__).parent.parent.parent
 GATEWAY = (sys.executable, "-m", "gateway")
 PATIENCE = float(os.environ.get("GATEWAY_TEST_PATIENCE", "60"))
 """How long a condition may take to come true, in seconds; raise it on a slow machine."""
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 async def until(condition: Callable[[], Awaitable[Any]], what: str) -> Any:
