@@ -282,13 +282,13 @@ class TokenGate:
             reason = "a token in an address ends up in logs; send it in the connect command or as Authorization: Bearer"
             await refuse(scope, receive, send, status=400, error=CommandError(ErrorCode.BAD_REQUEST, reason))
             return
-        try:
-            if scope["type"] == "http":
-                await self._authority.ready(_credentials(Headers(scope=scope))[1])
-        except CommandError as error:
-            status = 503 if error.temporary else 401
-            await refuse(scope, receive, send, status=status, error=error)
-            return
+        scheme, _, token = Headers(scope=scope).get("authorization", "").partition(" ")
+        if scope["type"] == "http" and scheme.lower() == "bearer":
+            try:
+                await self._authority.ready(token.strip())
+            except CommandError as error:
+                await refuse(scope, receive, send, status=503, error=error)
+                return
         await self.app(scope, receive, send)
 
 

@@ -178,7 +178,7 @@ def identity_of(claims: Mapping[str, Any], rules: Rules) -> Identity:
     named = tuple(Grant(pattern=channel, match="exact", verbs=_WORDS["sub"]) for channel in channels)
     return Identity(
         user=user,
-        info=claims.get("info"),
+        info=_info(claims),
         issued_at=_time(claims, "iat"),
         expires_at=_time(claims, "exp"),
         grants=(*caps, *named, *(rules.of(user) if user else rules.anonymous)),
@@ -213,7 +213,7 @@ def subscribed(identity: Identity, topic: Topic, claims: Mapping[str, Any], *, c
     grant = Grant(pattern=topic, match="exact", verbs=tuple(sorted(verbs)), redaction=redaction)
     return Identity(
         user=identity.user,
-        info=claims.get("info"),
+        info=_info(claims),
         issued_at=_time(claims, "iat"),
         expires_at=_time(claims, "exp"),
         grants=(grant, *identity.grants),
@@ -230,6 +230,16 @@ def _user(claims: Mapping[str, Any]) -> str:
     if not isinstance(user, str) or len(user) > MAX_USER or _CONTROL.search(user):
         raise invalid(f"expected `sub` to be a text of at most {MAX_USER} characters, none of them a control character")
     return user
+
+
+def _info(claims: Mapping[str, Any]) -> Any:
+    """Take what presence shows, which must be what JSON can say."""
+    info = claims.get("info")
+    try:
+        msgspec.json.decode(msgspec.json.encode(info))
+    except (OverflowError, RecursionError, ValueError, msgspec.MsgspecError) as error:
+        raise invalid("expected `info` to be JSON in which every text is Unicode") from error
+    return info
 
 
 def _time(claims: Mapping[str, Any], name: str) -> float | None:

@@ -378,4 +378,8 @@ def test_gate_answers_what_it_cannot_check_now() -> None:
     client = _gated(_authority(token_secrets="", token_jwks="http://127.0.0.1:1/keys", anonymous_grants="news"))
     answer = client.get("/", headers={"authorization": f"Bearer {token('ann')}"})
     assert (answer.status_code, answer.json()["error"]["code"]) == (503, 100)
-    assert client.get("/", headers={"authorization": "Basic eDp5"}).status_code == 401
+
+
+def test_header_that_is_not_for_us_passes_where_no_keys_are_set() -> None:
+    client = _gated(Authority(Settings()))
+    assert client.get("/", headers={"authorization": "Basic eDp5"}).text == "nobody"

@@ -169,6 +169,7 @@ def test_caps_come_before_channels_before_settings() -> None:
         {"sub": "a\nb"},
         {"sub": "a\x00b"},
         {"sub": "\ud800"},
+        {"info": "\ud800"},
         {"exp": "tomorrow"},
         {"exp": True},
         {"exp": float("inf")},

@@ -12,7 +12,7 @@ from gateway.context.redaction import MIN_SECRET_CHARACTERS, REDACTED, is_secret
 
 from .strategies import JSON
 
-SECRET = "sk-5d41402abc4b"  # noqa: S105 - what must not be seen
+SECRET = "sk-5d41402abc4b"  # what must not be seen
 
 
 class Config(msgspec.Struct):

@@ -274,7 +274,7 @@ def test_what_the_check_raises_passes_through(error: Any) -> None:
 
 
 async def test_secrets_of_deps_are_in_no_log_line(caplog: Any) -> None:
-    secret = "sk-5d41402abc4b"  # noqa: S105 - what must not be seen
+    secret = "sk-5d41402abc4b"  # what must not be seen
     caplog.set_level("DEBUG")
 
     def run(answer: Any) -> Any:
