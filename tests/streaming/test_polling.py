@@ -33,7 +33,8 @@ async def test_poll_without_a_position_gives_it_at_once(http: httpx.AsyncClient,
 async def test_polls_one_after_the_other_give_everything_once(http: httpx.AsyncClient, broker: RedisBroker) -> None:
     for start in range(0, 200, 50):
         await append(broker, "t", *[{"n": n, "text": "x" * 2000} for n in range(start, start + 50)])
-    got, query = [], "&from=start"
+    got: list[int] = []
+    query = "&from=start"
     while len(got) < 200:
         answer = await poll(http, query)
         got += [event["data"]["n"] for event in answer["events"]]

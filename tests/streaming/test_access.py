@@ -1,0 +1,87 @@
+"""Who may read what over HTTP streams."""
+
+import time
+
+import httpx
+import pytest
+
+from gateway.broker.redis import RedisBroker
+from tests.serving import PATIENCE, append, serve
+from tests.signing import API_KEY, SECRET, token
+from tests.streaming.eventsource import EventSource
+
+SECRETS = {"token_secrets": SECRET, "api_keys": API_KEY}
+
+EVERY_WAY = [
+    "events?from=start",
+    "events?mirror=1",
+    "events?from=start&format=ndjson",
+    "events?poll=1&from=start",
+    "events?poll=1&mirror=1",
+    "events?dialect=ag-ui",
+    "events?dialect=ai-sdk&from=start",
+    "events?dialect=openai-responses&from=start",
+    "stream",
+    "stream?offset=-1&live=long-poll",
+    "stream?offset=-1&live=sse",
+]
+
+
+def caps(*allow: str, **more: object) -> list[dict[str, object]]:
+    return [{"channels": ["t"], "allow": list(allow), **more}]
+
+
+@pytest.mark.parametrize("way", EVERY_WAY)
+async def test_nobody_reads_without_the_grant(redis_url: str, key_prefix: str, broker: RedisBroker, way: str) -> None:
+    await append(broker, "t", {"type": "agent_start", "run": "r", "agent": "a", "at": 1})
+    async with (
+        serve(redis_url, key_prefix, **SECRETS) as gateway,
+        httpx.AsyncClient(base_url=gateway.http, trust_env=False, timeout=PATIENCE) as http,
+    ):
+        assert (await http.get(f"/topics/t/{way}")).status_code == 401
+        other = {"authorization": f"Bearer {token('ann', caps=caps('history', 'presence'))}"}
+        refusals = [await http.get(f"/topics/{topic}/{way}", headers=other) for topic in ("t", "nothing")]
+        assert [refusal.status_code for refusal in refusals] == [403, 403]
+        assert refusals[0].content == refusals[1].content
+        for headers in ({"authorization": f"Bearer {token('ann', caps=caps('read'))}"}, {"x-api-key": API_KEY}):
+            async with http.stream("GET", f"/topics/t/{way}", headers=headers) as response:
+                assert response.status_code == 200
+
+
+@pytest.mark.parametrize("way", EVERY_WAY)
+async def test_nothing_redacted_gets_through(redis_url: str, key_prefix: str, broker: RedisBroker, way: str) -> None:
+    run = {"run": "r", "message": "m"}
+    await append(broker, "t", {"type": "agent_start", "run": "r", "agent": "a", "at": 1})
+    await append(broker, "t", {"type": "agent_thinking", **run, "text": "hush-1"}, kind="d")
+    await append(broker, "t", {"type": "agent_delta", **run, "text": "Hello"}, kind="d")
+    await append(broker, "t", {"type": "log", "run": "r", "level": "info", "message": "hush-2"})
+    redact = {"drop": ["log"], "mask": ["thinking"]}
+    headers = {"authorization": f"Bearer {token('ann', caps=caps('read', redact=redact))}"}
+    whole = {"type": "assistant_message", **run, "seq": 0, "time": "2026-01-01T00:00:00.000000", "metadata": {}}
+    text = ""
+    async with (
+        serve(redis_url, key_prefix, **SECRETS) as gateway,
+        httpx.AsyncClient(base_url=gateway.http, trust_env=False, timeout=PATIENCE) as http,
+        http.stream("GET", f"/topics/t/{way}", headers=headers) as response,
+    ):
+        assert response.status_code == 200
+        await append(broker, "t", {"type": "agent_thinking", **run, "text": "hush-3"}, kind="d")
+        await append(broker, "t", {**whole, "content": "Hello, world", "thinking": "hush-1hush-3"}, kind="e")
+        await append(broker, "t", {"type": "agent_complete", "run": "r", "at": 2})
+        async for piece in response.aiter_text():
+            text += piece
+            if "agent_complete" in text:
+                break
+    assert "Hello" in text
+    assert "hush" not in text
+
+
+async def test_stream_ends_when_its_token_does(redis_url: str, key_prefix: str) -> None:
+    async with (
+        serve(redis_url, key_prefix, **SECRETS, ping_interval=0.2) as gateway,
+        httpx.AsyncClient(base_url=gateway.http, trust_env=False, timeout=PATIENCE) as http,
+    ):
+        headers = {"authorization": f"Bearer {token('ann', caps=caps('read'), exp=int(time.time()) + 1)}"}
+        async with http.stream("GET", "/topics/t/events", headers=headers) as response:
+            (word,) = await EventSource(response).ended()
+    assert (word.name, word.data["code"]) == ("close", 3005)
