@@ -37,7 +37,7 @@ class Follower:
 
     def __init__(self, target: HubTopic, audiences: Audiences, view: View) -> None:
         self.client = self.user = ""
-        self.several = False
+        self.pending: list[bytes] | None = None
         self.target = target
         self.audiences = audiences
         self.view = view
@@ -113,6 +113,19 @@ _PARTS: dict[str, set[str]] = {
     "bookkeeping": {*BOOKKEEPING_TYPES, *END_TYPES},
     "fields": {"context"},
 }
+
+
+_MAKERS: dict[str, set[str]] = {
+    "log": {"log"},
+    "queue": {"message_queued"},
+    "runs": {"agent_start"},
+    "approvals": {"approval_required"},
+    "open": set(DELTA_TYPES),
+    "surface": set(SURFACE_TYPES),
+    "bookkeeping": set(BOOKKEEPING_TYPES),
+    "fields": {"context"},
+}
+_EMPTY = Mirror().state()
 
 
 def part(state: dict[str, Any], name: str) -> Any:
@@ -202,6 +215,11 @@ async def _follow(sequence: list[dict[str, Any]], seen: list[View], data: st.Dat
         for name, types in _PARTS.items():
             if all(follower.view.shows(kind) for kind in types):
                 assert part(got, name) == part(expected, name), (name, follower.view)
+        for name, types in _MAKERS.items():
+            if not any(follower.view.shows(kind) for kind in types):
+                assert part(got, name) == part(_EMPTY, name), (name, follower.view)
+        if not follower.view.shows("usage"):
+            assert got["context"]["usage"] == _EMPTY["context"]["usage"]
 
     for event in sequence:
         encoded = encode_event(event)
