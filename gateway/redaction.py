@@ -98,10 +98,6 @@ class Redaction(msgspec.Struct, frozen=True, kw_only=True):
         redaction = cls(drop=types_of(drop), mask=frozenset(mask))
         return None if redaction == cls() else redaction
 
-    def changes(self, kind: str) -> bool:
-        """Tell whether events of a type may look otherwise."""
-        return kind in self.drop or kind in self._plan
-
     def redact_event(self, event: Mapping[str, Any]) -> dict[str, Any] | None:
         """Give an event as it may be shown; None where it may not."""
         kind = event.get("type")

@@ -5,8 +5,6 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-import msgspec
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -340,28 +338,6 @@ def test_entry_of_the_archive_is_masked_as_in_a_snapshot() -> None:
             assert SECRET not in json.dumps(_RULES.redact_entry(entry))
 
 
-@pytest.mark.parametrize(
-    ("rules", "expected"),
-    [
-        ("all", "expected a redaction to be"),
-        ({"hide": []}, "expected a redaction to be"),
-        ({"drop": "log"}, "expected drop to be a list"),
-        ({"drop": [1]}, "expected drop to be a list"),
-        ({"drop": ["no type"]}, "expected drop to name types"),
-        ({"mask": ["log"]}, "expected mask to name <type>.<field>"),
-        ({"mask": ["log."]}, "expected mask to name <type>.<field>"),
-        ({"mask": ["tool_call.id"]}, "belong together"),
-    ],
-)
-def test_read_refuses_rules_of_another_form(rules: Any, expected: str) -> None:
-    with pytest.raises(ValueError, match=expected):
-        Redaction.read(rules)
-
-
-def test_read_of_rules_that_take_nothing_out_is_none() -> None:
-    assert Redaction.read(None) is Redaction.read({}) is Redaction.read({"drop": [], "mask": []}) is None
-
-
 def test_equal_wishes_make_one_view() -> None:
     def made(types: Iterable[str]) -> View | None:
         rules = Redaction.read({"drop": ["logs"], "mask": ["log.fields", "thinking"]})
@@ -378,21 +354,3 @@ def test_finished_hides_deltas_only() -> None:
     assert not any(view.shows(kind) for kind in DELTA_TYPES)
     assert view.shows("assistant_message")
     assert view.shows("")
-
-
-def test_path_into_what_is_no_object_masks_the_whole() -> None:
-    rules = Redaction.read({"mask": ["log.fields.password"]})
-    assert rules is not None
-    masked = rules.redact_event({"type": "log", "message": "m", "fields": {"password": "x", "user": "u"}})
-    assert masked == {"type": "log", "message": "m", "fields": {"password": MASKED, "user": "u"}}
-    assert rules.redact_event({"type": "log", "fields": "password=x"}) == {"type": "log", "fields": MASKED}
-    assert rules.redact_event({"type": "log", "fields": [{"password": 1}]}) == {
-        "type": "log",
-        "fields": [{"password": None}],
-    }
-
-
-def test_event_that_is_not_changed_passes_as_it_is() -> None:
-    assert _RULES is not None
-    data = msgspec.json.encode({"type": "agent_delta", "message": "m", "text": SECRET})
-    assert _RULES.redact("agent_delta", data) is data
