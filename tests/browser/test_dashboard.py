@@ -22,14 +22,14 @@ from tests.e2e.processes import Gateway, running_gateway, until
 from tests.servers import RedisServer
 
 pytestmark = pytest.mark.browser
-expect.set_options(timeout=10_000)
+expect.set_options(timeout=60_000)
 
 REFUND = ToolCall(id="call-1", name="send_refunds", arguments='{"batch":"november","amount":48.00}')
 TOPICS = int(os.environ.get("GATEWAY_DASHBOARD_TOPICS", "100"))
 """How many runs the page is loaded with; 500 in the long form."""
 RATE = int(os.environ.get("GATEWAY_DASHBOARD_RATE", "2000"))
 """Deltas a second, all together; 10,000 in the long form."""
-SECONDS = float(os.environ.get("GATEWAY_DASHBOARD_SECONDS", "8"))
+SECONDS = float(os.environ.get("GATEWAY_DASHBOARD_SECONDS", "5"))
 LONGEST_TASK = 50.0
 """Milliseconds of the main thread's own time, so that a busy machine does not count."""
 HEAP_GROWTH = 6 * 1024 * 1024

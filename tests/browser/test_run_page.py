@@ -21,7 +21,7 @@ from tests.e2e.processes import Gateway, until
 from tests.servers import RedisServer
 
 pytestmark = pytest.mark.browser
-expect.set_options(timeout=15_000)
+expect.set_options(timeout=60_000)
 
 TOPIC = "chat:4113"
 MIGRATE = ToolCall(
