@@ -46,7 +46,10 @@ def server_of(server: EmbeddedServer) -> psutil.Process:
 
 
 def gone(process: psutil.Process) -> bool:
-    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def refuses(port: int) -> bool:

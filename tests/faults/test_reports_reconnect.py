@@ -288,6 +288,8 @@ async def test_29_three_subscribers_each_get_everything(served: Gateway, publish
     async with contextlib.AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(Client(served.http)) for _ in range(3)]
         subscriptions = [client.subscribe(TOPIC, since="start", mirror=False) for client in clients]
+        # Whoever came after the end would be given the message without its deltas.
+        await eventually(lambda: len(served.hub.clients(Topic(TOPIC))) == len(clients))
         async with publisher.run(TOPIC, agent="a") as run:
             await words(run, 50)
         assert run.ended is not None
