@@ -65,6 +65,7 @@ async def shown_texts(page: Page) -> str:
 async def test_run_is_told_as_a_timeline_while_it_goes_on_and_after_a_reload(gateway: Gateway, page: Page) -> None:
     await open_run(page, gateway)
     await expect(page.locator("#blank")).to_contain_text("Nothing has happened on this topic")
+    await expect(page.get_by_role("heading", name="Nothing has happened")).to_be_in_viewport(ratio=1)
     await look(page, "run-first")
     async with Publisher(gateway.redis_url) as publisher:
         async with publisher.run(TOPIC, agent="researcher", model="atlas-large") as run:
