@@ -87,8 +87,8 @@ class Connection:
         "client",
         "connected",
         "heard_at",
+        "pending",
         "pinged_at",
-        "several",
         "user",
         "write",
     )
@@ -126,7 +126,7 @@ class Connection:
         self._wheel = wheel
         self._writer = writer
         self.write: Callable[[bytes], None] = writer.write
-        self.several: bool = False
+        self.pending: list[bytes] | None = None
         self._settings: Settings = settings
         self._session = Session(
             max_frame=settings.max_frame,
@@ -218,6 +218,12 @@ class Connection:
         for task in (*self._running, *([self._catching] if self._catching is not None else [])):
             task.cancel()
 
+    def _count(self) -> None:
+        if len(self._subscribers) < 2:
+            self.pending = None
+        elif self.pending is None:
+            self.pending = []
+
     def _wake(self) -> None:
         if self._writable is not None:
             self._writable.set()
@@ -292,7 +298,7 @@ class Connection:
         """Note that the gateway ended a subscription."""
         self._behind.pop(subscriber, None)
         self._subscribers.pop(subscriber.topic.name, None)
-        self.several = len(self._subscribers) > 1
+        self._count()
         self._absent(subscriber.topic.name)
         self._release(subscriber.topic.name)
 
@@ -501,7 +507,7 @@ class Connection:
                 reply["join_leave"] = True
             # One step from here on: the reply first, then live.
             self._subscribers[topic] = subscriber
-            self.several = len(self._subscribers) > 1
+            self._count()
             entered = True
             self.push(encode_reply(command, reply))
             if self._closed:
@@ -540,7 +546,7 @@ class Connection:
 
     def _leave(self, topic: Topic) -> None:
         subscriber = self._subscribers.pop(topic, None)
-        self.several = len(self._subscribers) > 1
+        self._count()
         if subscriber is not None:
             self._behind.pop(subscriber, None)
             self._hub.leave(subscriber)

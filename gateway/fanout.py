@@ -9,9 +9,6 @@ from gateway.subscriber import Reader, Subscriber
 
 __all__ = ["SLICE", "Fanout"]
 
-_Gathered = dict[Reader, Any]
-"""What each reader gets in one write: frames, or a list of them where several of its topics have news."""
-
 SLICE = 1000
 """Readers served before the loop may turn to something else."""
 
@@ -82,7 +79,8 @@ class Fanout:
         room = SLICE
         line = self.line
         # A connection that reads several of the topics gets one write.
-        gathered: _Gathered | None = {} if len(line) > 1 else None
+        alone = len(line) == 1
+        gathered: list[Reader] = []
         while line and room > 0:
             topic = line.popleft()
             batch = self._slice(topic, room) if topic.turn or len(topic.live) > room else list(topic.live)
@@ -101,23 +99,22 @@ class Fanout:
                     continue
                 subscriber.cursor = end
                 reader = subscriber.reader
-                if gathered is None or not reader.several:
+                pending = reader.pending
+                if pending is None or alone:
                     write = reader.write  # a slot: called as a method, Python 3.11 looks it up the slow way
                     write(frames)
                 else:
-                    _gather(gathered, reader, frames)
+                    if not pending:
+                        gathered.append(reader)
+                    pending.append(frames)
             if topic.turn:
                 line.append(topic)
             else:
                 topic.dirty = False
                 if topic.audiences:
                     topic.stir()
-        if gathered:
-            for reader, frames in gathered.items():
-                if frames.__class__ is list:
-                    reader.write_all(frames)
-                else:
-                    reader.write(frames)
+        for reader in gathered:
+            _write_pending(reader)
         if line:
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._turn)
@@ -136,11 +133,12 @@ class Fanout:
         return batch
 
 
-def _gather(gathered: _Gathered, reader: Reader, frames: bytes) -> None:
-    earlier = gathered.get(reader)
-    if earlier is None:
-        gathered[reader] = frames
-    elif earlier.__class__ is list:
-        earlier.append(frames)
+def _write_pending(reader: Reader) -> None:
+    pending = reader.pending
+    if not pending:
+        return
+    if len(pending) == 1:
+        reader.write(pending[0])
     else:
-        gathered[reader] = [earlier, frames]
+        reader.write_all(pending)
+    pending.clear()

@@ -24,7 +24,7 @@ class Reader(Protocol):
 
     client: str
     user: str
-    several: bool  # it reads more than one topic
+    pending: list[bytes] | None  # what one fan-out gathers for it; None where it reads one topic
 
     @property
     def write(self) -> Callable[[bytes], None]:

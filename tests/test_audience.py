@@ -25,7 +25,7 @@ class Recorder:
 
     def __init__(self) -> None:
         self.client = self.user = ""
-        self.several = False
+        self.pending: list[bytes] | None = None
         self.writes: list[bytes] = []
 
     def write(self, frames: bytes) -> None:

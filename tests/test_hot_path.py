@@ -210,7 +210,7 @@ class Silent:
 
     def __init__(self, *, keep: bool) -> None:
         self.client = self.user = ""
-        self.several = False
+        self.pending: list[bytes] | None = None
         self.writes: list[bytes] | None = [] if keep else None
 
     def write(self, frames: bytes) -> None:

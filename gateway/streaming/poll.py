@@ -40,7 +40,7 @@ class Poll:
         """Make a poll of a user; "" for an anonymous one."""
         self.client: str = new_id()
         self.user: str = user
-        self.several: bool = False
+        self.pending: list[bytes] | None = None
         self._hub = hub
         self._items: list[EventPush | SnapshotPiece] = []
         self._taking: bool = True  # nothing has come yet but a snapshot: what comes later is for the next poll

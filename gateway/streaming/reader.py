@@ -74,7 +74,7 @@ class StreamReader:
         self._outlet: Outlet | None = None
         self._subscriber: Subscriber | None = None
         self._epoch: str = ""
-        self.several: bool = False  # one stream, one topic
+        self.pending: list[bytes] | None = None  # one stream, one topic
         self._lost: Position | None = None  # where it stood when the gateway ended its subscription
         self._behind: bool = False
         self._working: asyncio.Task[None] | None = None
