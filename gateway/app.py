@@ -12,9 +12,8 @@ from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import FileResponse, Response
+from starlette.responses import Response
 from starlette.routing import Mount, Route, WebSocketRoute
-from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.actions import Actions
@@ -30,6 +29,7 @@ from gateway.errors import CommandError, ErrorCode
 from gateway.hub import Hub
 from gateway.origin import OriginGuard
 from gateway.settings import Settings, SettingsError
+from gateway.site import Site
 from gateway.streaming import routes as streaming_routes
 from gateway.sweeper import Sweeper
 from gateway.topic_resources import routes as topic_routes
@@ -77,8 +77,8 @@ def create_app(settings: Settings, *, broker: Broker | None = None) -> Starlette
             *streaming_routes(),
             *topic_routes(),
             Route("/", endpoints.index),
-            *dashboard_routes(static_directory()),
-            Mount("/static", StaticFiles(directory=static_directory())),
+            *dashboard_routes(endpoints.site),
+            Mount("/static", endpoints.site),
         ],
         middleware=[
             Middleware(SecurityHeaders),
@@ -164,6 +164,7 @@ class _Endpoints:
         self._admission = admission
         self._given = broker
         self._hub: Hub | None = None
+        self.site = Site(static_directory())
         self.websocket: WebsocketEndpoint | None = None
 
     @contextlib.asynccontextmanager
@@ -221,10 +222,7 @@ class _Endpoints:
         return json_answer({"ok": True})
 
     async def index(self, request: Request) -> Response:
-        page = static_directory() / "index.html"
-        if not page.is_file():
-            raise HTTPException(404)
-        return FileResponse(page)
+        return await self.site.page(request, "index.html")
 
 
 class _Door:

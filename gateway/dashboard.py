@@ -1,33 +1,31 @@
 """The dashboard's pages: files, as the chat page is one."""
 
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import FileResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
+
+from gateway.site import Site
 
 __all__ = ["routes"]
 
 
-def routes(static: Path) -> list[Route]:
+def routes(site: Site) -> list[Route]:
     """Make the routes of `/dashboard` and `/dashboard/run`; what they show is named in their query.
 
     Args:
-        static: The directory of the pages.
+        site: Where the pages are.
 
     """
     return [
-        Route("/dashboard", _page(static / "dashboard.html")),
-        Route("/dashboard/run", _page(static / "run.html")),
+        Route("/dashboard", _page(site, "dashboard.html")),
+        Route("/dashboard/run", _page(site, "run.html")),
     ]
 
 
-def _page(path: Path) -> Callable[[Request], Response]:
-    def answer(_request: Request) -> Response:
-        if not path.is_file():
-            raise HTTPException(404)
-        return FileResponse(path)
+def _page(site: Site, name: str) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:
+        return await site.page(request, name)
 
     return answer

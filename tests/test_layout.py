@@ -63,6 +63,7 @@ _HOMES = {
         "gateway.connection",
         "gateway.dashboard",
         "gateway.origin",
+        "gateway.site",
         "gateway.streaming.",
         "gateway.topic_resources",
     ),
