@@ -27,7 +27,7 @@ from gateway.dashboard import routes as dashboard_routes
 from gateway.endpoint import WebsocketEndpoint
 from gateway.errors import CommandError, ErrorCode
 from gateway.hub import Hub
-from gateway.origin import OriginGuard
+from gateway.origin import OriginGuard, origins_of
 from gateway.settings import Settings, SettingsError
 from gateway.site import Site
 from gateway.streaming import routes as streaming_routes
@@ -82,7 +82,7 @@ def create_app(settings: Settings, *, broker: Broker | None = None) -> Starlette
         ],
         middleware=[
             Middleware(SecurityHeaders),
-            Middleware(OriginGuard, host=settings.host, allowed=settings.allowed_origins.split(",")),
+            Middleware(OriginGuard, host=settings.host, allowed=origins_of(settings.allowed_origins)),
             Middleware(TokenGate, authority=authority),
         ],
         exception_handlers={CommandError: command_error, HTTPException: http_error},

@@ -14,8 +14,9 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.errors import ErrorCode
+from gateway.settings import SettingsError
 
-__all__ = ["OriginGuard", "is_loopback"]
+__all__ = ["OriginGuard", "is_loopback", "origins_of"]
 
 
 class OriginGuard:
@@ -33,7 +34,7 @@ class OriginGuard:
         self._origins = {origin.rstrip("/").lower() for origin in allowed}
         self._anywhere = "*" in self._origins
         self._loopback = is_loopback(host)
-        self._hosts = {urlsplit(origin).netloc for origin in self._origins}
+        self._hosts = {_authority(origin) for origin in self._origins}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request or connection, or refuse it."""
@@ -49,11 +50,43 @@ class OriginGuard:
 
     def _objection(self, headers: Headers) -> str:
         host = headers.get("host", "").lower()
-        if self._loopback and host not in self._hosts and not is_loopback(urlsplit(f"//{host}").hostname or ""):
-            return f"this gateway listens on loopback and was called {host!r}; --allowed-origins can name it"
+        if self._loopback and host not in self._hosts and not is_loopback(_name(host)):
+            return f"this gateway listens on loopback and was called {host[:80]!r}; --allowed-origins can name it"
         origin = headers.get("origin", "").lower()
-        if origin and origin not in self._origins and urlsplit(origin).netloc != host:
-            return f"pages of {origin} may not talk to {host}; --allowed-origins can let them"
+        if origin and origin not in self._origins and not (host and _authority(origin) == host):
+            return f"pages of {origin[:80]} may not talk to {host[:80]}; --allowed-origins can let them"
+        return ""
+
+
+def origins_of(setting: str) -> frozenset[str]:
+    """Read origins that are separated by commas.
+
+    Raises:
+        SettingsError: One is neither ``*`` nor of the form ``https://example.com``.
+
+    """
+    found = frozenset(origin for origin in (part.strip() for part in setting.split(",")) if origin)
+    for origin in found:
+        if origin != "*" and not _authority(origin):
+            raise SettingsError(
+                f"GATEWAY_ALLOWED_ORIGINS: expected origins such as https://example.com, or *, got {origin[:80]!r}"
+            )
+    return found
+
+
+def _authority(origin: str) -> str:
+    """Give the host and port of an origin; "" where it has none, as ``null``, or is no origin at all."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:  # `http://[::1`
+        return ""
+
+
+def _name(host: str) -> str:
+    """Give the name in a Host header, without its port; "" where there is none."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
         return ""
 
 

@@ -9,7 +9,8 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.testclient import TestClient
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from gateway.origin import OriginGuard
+from gateway.origin import OriginGuard, origins_of
+from gateway.settings import SettingsError
 
 
 async def _page(_request: Request) -> PlainTextResponse:
@@ -23,7 +24,7 @@ async def _socket(websocket: WebSocket) -> None:
 
 
 def _client(*, host: str = "127.0.0.1", allowed: str = "") -> TestClient:
-    guard = Middleware(OriginGuard, host=host, allowed=allowed.split(","))
+    guard = Middleware(OriginGuard, host=host, allowed=origins_of(allowed))
     return TestClient(Starlette(routes=[Route("/", _page), WebSocketRoute("/ws", _socket)], middleware=[guard]))
 
 
@@ -38,6 +39,12 @@ def _admitted(client: TestClient, headers: dict[str, str]) -> bool:
         return False
     assert response.status_code == 200
     return True
+
+
+@pytest.mark.parametrize("setting", ["http://[::1", "example.com", "https://good.example,null"])
+def test_setting_that_names_no_origin_is_refused(setting: str) -> None:
+    with pytest.raises(SettingsError, match="GATEWAY_ALLOWED_ORIGINS: expected origins such as"):
+        origins_of(setting)
 
 
 LOCAL = "127.0.0.1:8000"
@@ -61,6 +68,14 @@ LOCAL = "127.0.0.1:8000"
         ("127.0.0.1", "*", "evil.example:8000", "https://evil.example", "in"),
         ("0.0.0.0", "", "chat.example", "https://chat.example", "in"),
         ("0.0.0.0", "", "chat.example", "https://evil.example", "refused"),
+        ("127.0.0.1", "", LOCAL, "http://[::1", "refused"),
+        ("127.0.0.1", "", "[::1", None, "refused"),
+        ("127.0.0.1", "", f"{LOCAL}@evil.example", None, "refused"),
+        ("127.0.0.1", "", "127.0.0.1.evil.example", None, "refused"),
+        ("127.0.0.1", "https://good.example", LOCAL, "https://good.example.evil.example", "refused"),
+        ("0.0.0.0", "", "chat.example", "https://chat.example@evil.example", "refused"),
+        ("0.0.0.0", "", "chat.example", "null", "refused"),
+        ("0.0.0.0", "", "", "null", "refused"),
     ],
 )
 def test_origin_and_host_decide(listens: str, allowed: str, host: str, origin: str | None, answer: str) -> None:
