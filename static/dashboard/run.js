@@ -495,6 +495,7 @@ ticker.add(() => {
     );
   }
   if (live()) everything();
+  else painter.mark(scrubber);
   inspector.tick();
   const shown = run();
   if (shown !== null) announcer.status(`${shown.span.name}: ${wordOf(shown.span.state, may('decide'))}`);

@@ -5,6 +5,8 @@ import { density } from './axis.js';
 const BARS = 160;
 const WIDTH = 1000;
 const HEIGHT = 36;
+/** The bars are drawn anew at most so often, in ms; what was left out comes with the next second. */
+const DENSITY_MS = 250;
 
 /** The whole of a run as a strip to drag along. A part of the painter. */
 export class Scrubber {
@@ -16,6 +18,8 @@ export class Scrubber {
   #bars = svg('g', {});
   #shown = '';
   #dragging = false;
+  /** When the bars were drawn, in the time of the page. */
+  #drawnAt = Number.NEGATIVE_INFINITY;
 
   /**
    * @param {{root: HTMLElement, track: HTMLElement, density: SVGElement, place: HTMLElement, live: HTMLElement, back: HTMLElement, on: HTMLElement}} parts
@@ -107,8 +111,10 @@ export class Scrubber {
     const here = this.offset ?? last;
     const mark = this.offset === null ? null : marks[indexAt(marks, this.offset)];
     const shown = `${marks.length} ${last} ${Math.round((to - from) / 500)}`;
-    if (shown !== this.#shown) {
+    const time = performance.now();
+    if (shown !== this.#shown && time - this.#drawnAt >= DENSITY_MS) {
       this.#shown = shown;
+      this.#drawnAt = time;
       const each = WIDTH / BARS;
       setChildren(
         this.#bars,
