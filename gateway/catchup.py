@@ -6,6 +6,7 @@ from collections import deque
 from gateway.folds import Folds
 from gateway.frames import PIECE_BYTES, text_frames
 from gateway.histories import Histories, line_of
+from gateway.measures import Measures
 from gateway.merging import merge_lines
 from gateway.recovery import Missed, take
 from gateway.subscriber import Subscriber
@@ -21,8 +22,9 @@ SNAPSHOT_WORTH = 256 * 1024
 class CatchUp:
     """Chooses and writes the next piece for a reader: parts of a snapshot, merged events, or a snapshot."""
 
-    def __init__(self, histories: Histories, folds: Folds) -> None:
-        """Make it over what reads and what folds."""
+    def __init__(self, histories: Histories, folds: Folds, measures: Measures | None = None) -> None:
+        """Make it over what reads and what folds; None counts into measures of its own."""
+        self._measures = measures or Measures()
         self._histories = histories
         self._folds = folds
 
@@ -41,7 +43,7 @@ class CatchUp:
         elif subscriber.stale:
             await self._replace(subscriber)
         elif subscriber.parts:
-            subscriber.reader.write(subscriber.parts.popleft())
+            self._write(subscriber, subscriber.parts.popleft())
         elif subscriber.page:
             self._write_page(subscriber)
         elif topic.ring.reaches(subscriber.cursor):
@@ -53,6 +55,10 @@ class CatchUp:
         if topic.catch_up(subscriber):
             subscriber.reader.caught_up(subscriber)
 
+    def _write(self, subscriber: Subscriber, frames: bytes) -> None:
+        self._measures.catch_up_bytes += len(frames)
+        subscriber.reader.write(frames)
+
     def _write_recent(self, subscriber: Subscriber) -> None:
         topic = subscriber.topic
         if subscriber.view is not None:
@@ -61,7 +67,7 @@ class CatchUp:
         lines, last = topic.ring.since(subscriber.cursor, PIECE_BYTES)
         if lines:
             subscriber.cursor = last
-            subscriber.reader.write(text_frames(merge_lines(topic.prefix, lines)))
+            self._write(subscriber, text_frames(merge_lines(topic.prefix, lines)))
 
     def _write_page(self, subscriber: Subscriber) -> None:
         prefix, page = subscriber.topic.prefix, subscriber.page
@@ -71,7 +77,7 @@ class CatchUp:
             return
         subscriber.cursor = missed[-1].offset
         lines = [line_of(prefix, event) for event in missed]
-        subscriber.reader.write(text_frames(merge_lines(prefix, lines)))
+        self._write(subscriber, text_frames(merge_lines(prefix, lines)))
 
     def _write_shown(self, subscriber: Subscriber, missed: list[Missed]) -> None:
         """Write what a reader's view shows of a piece; its cursor is told in any case."""
@@ -80,7 +86,7 @@ class CatchUp:
         prefix, end = subscriber.topic.prefix, missed[-1].offset
         lines = push_lines(prefix, subscriber.view.through(missed, end=end), subscriber.cursor)
         subscriber.cursor = end
-        subscriber.reader.write(text_frames(merge_lines(prefix, lines)))
+        self._write(subscriber, text_frames(merge_lines(prefix, lines)))
 
     async def _read_page(self, subscriber: Subscriber) -> None:
         topic = subscriber.topic

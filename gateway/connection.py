@@ -19,10 +19,12 @@ from gateway.errors import (
     UnsubscribeCode,
 )
 from gateway.frames import (
+    METHODS,
     PING,
     Command,
     ConnectRequest,
     RefreshRequest,
+    RpcRequest,
     SubscribeRequest,
     TopicRequest,
     encode_error,
@@ -36,7 +38,7 @@ from gateway.lens import read_lens
 from gateway.limits import Allowance
 from gateway.presence import Attendee
 from gateway.requests import Requests
-from gateway.session import Session, topic_of
+from gateway.session import MESSAGE_TOO_BIG, UNSUPPORTED_TEXT, Session, topic_of
 from gateway.settings import Settings
 from gateway.subscriber import Subscriber
 from gateway.types import Position, Topic, new_id
@@ -54,6 +56,9 @@ MAX_RUNNING = 64
 RETRY = 0.25
 """Seconds until a reader that needs the store is brought up again while the broker is away."""
 
+_CODES = frozenset(DisconnectCode) | {UNSUPPORTED_TEXT, MESSAGE_TOO_BIG}
+"""Codes that are counted each by itself; backends may close with any."""
+
 _PING_FRAME = text_frame(PING)
 _AWAY = CommandError(ErrorCode.INTERNAL, "the broker is away; try again", temporary=True)
 
@@ -68,6 +73,7 @@ class Connection:
         "_behind",
         "_catching",
         "_closed",
+        "_code",
         "_connecting",
         "_credentials",
         "_draining",
@@ -148,11 +154,13 @@ class Connection:
         self._told: bool = True  # what the client believes of the broker
         self._requests = Requests(hub, actions, self._credentials, client=self.client)
         self._draining: asyncio.TimerHandle | None = None
+        self._code: str = "client"  # with which the gateway closed it
         self._closed: bool = False
 
     def start(self) -> None:
         """Take messages, and be watched."""
         self.heard_at = asyncio.get_running_loop().time()
+        self._hub.measures.opened += 1
         self._wheel.add(self)
         self._writer.attach(self, max_frame=self._settings.max_frame, deflate_from=self._settings.deflate_from)
         if not self._closed:
@@ -201,6 +209,7 @@ class Connection:
         if self._closed:
             return
         self._closed = True
+        self._hub.measures.closes[self._code] += 1
         self._session.close()
         self._wheel.remove(self)
         self._hub.readers.pop(self, None)
@@ -267,6 +276,8 @@ class Connection:
 
     def close(self, code: int, reason: str) -> None:
         """Say good-bye with a code."""
+        if not self._closed:
+            self._code = str(code) if code in _CODES else "other"
         # RFC 6455, 5.5: a close frame has room for 123 bytes of reason.
         self._writer.close(code, reason.encode()[:123].decode(errors="ignore"))
         self.closed()
@@ -279,7 +290,9 @@ class Connection:
 
     def push(self, line: bytes) -> None:
         """Write one push."""
-        self._writer.write(text_frame(line))
+        frame = text_frame(line)
+        self._hub.measures.reply_bytes += len(frame)
+        self._writer.write(frame)
 
     def fell_behind(self, subscriber: Subscriber) -> None:
         """Bring a subscriber up as soon as the socket takes more."""
@@ -371,6 +384,7 @@ class Connection:
 
     def _dispatch(self, command: Command) -> None:
         if command.refusal is not None:
+            self._counted(command, command.refusal)
             if command.id:
                 self.push(encode_error(command, command.refusal))
         elif isinstance(command.request, ConnectRequest):
@@ -378,9 +392,21 @@ class Connection:
         elif not self.connected and self._connecting is None:
             return  # it came together with a connect command that was refused
         elif command.method == "ping":
+            self._counted(command)
             self.push(encode_reply(command, {}))
         elif command.method != "send":
             self._run_in_lane(command)
+
+    def _counted(self, command: Command, refusal: CommandError | DisconnectError | None = None) -> None:
+        method = command.method
+        if isinstance(command.request, RpcRequest):
+            method = command.request.method if self._requests.knows(command.request.method) else "unknown"
+        elif method not in METHODS:
+            method = "unknown"  # it names whatever the client likes
+        outcome = "ok" if refusal is None else "closed"
+        if isinstance(refusal, CommandError):
+            outcome = str(int(refusal.code))
+        self._hub.measures.commands[method, outcome] += 1
 
     def _take_more(self) -> None:
         if not self._paused and not self._closed and len(self._running) < MAX_RUNNING // 2:
@@ -397,6 +423,7 @@ class Connection:
             await self._admission.authority.ready(token)
         except CommandError as error:
             self._session.refused()
+            self._counted(command, error)
             self.push(encode_error(command, error))
         else:
             if not self._closed:
@@ -409,11 +436,14 @@ class Connection:
             self._credentials.connect(token)
         except CommandError as error:
             self._session.refused()
+            self._counted(command, error)
             self.push(encode_error(command, error))
             return
         except DisconnectError as error:
+            self._counted(command, error)
             self.close(error.code, error.reason)
             return
+        self._counted(command)
         identity = self._credentials.identity
         self.user = identity.user
         self.connected = True
@@ -459,12 +489,18 @@ class Connection:
             except (BrokerUnavailableError, TimeoutError) as error:
                 raise _AWAY from error
         except CommandError as error:
+            self._counted(command, error)
             self.push(encode_error(command, error))
         except DisconnectError as error:
+            self._counted(command, error)
             self.close(error.code, error.reason)
         except Exception:
             logger.exception("command %s failed", command.method)
-            self.push(encode_error(command, CommandError(ErrorCode.INTERNAL, "internal server error")))
+            failed = CommandError(ErrorCode.INTERNAL, "internal server error")
+            self._counted(command, failed)
+            self.push(encode_error(command, failed))
+        else:
+            self._counted(command)
 
     async def _answer(self, command: Command) -> None:
         handlers: dict[str, Callable[[Any], Awaitable[dict[str, Any]]]] = {

@@ -1,10 +1,14 @@
 """Topics with news, in line for their readers."""
 
 import asyncio
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Mapping
+from operator import length_hint
+from time import perf_counter
 from typing import Any, Protocol
 
+from gateway.measures import Measures
 from gateway.subscriber import Reader, Subscriber
 
 __all__ = ["SLICE", "Fanout"]
@@ -48,8 +52,9 @@ class Served(Protocol):
 class Fanout:
     """Writes what is new to the readers at the head, in slices."""
 
-    def __init__(self) -> None:
-        """Make an empty line."""
+    def __init__(self, measures: Measures | None = None) -> None:
+        """Make an empty line; None counts into measures of its own."""
+        self.measures: Measures = measures or Measures()
         self.line: deque[Served] = deque()  # topics with news; whoever puts one in marks it as dirty
         self._scheduled: bool = False
 
@@ -81,18 +86,31 @@ class Fanout:
         # A connection that reads several of the topics gets one write.
         alone = len(line) == 1
         gathered: list[Reader] = []
+        began = perf_counter()
+        size = writes = events = 0
         while line and room > 0:
             topic = line.popleft()
             batch = self._slice(topic, room) if topic.turn or len(topic.live) > room else list(topic.live)
             room -= len(batch) or 1
             end = topic.ring.end
             last_cursor, frames = -1, b""
+            # What was written is counted where the frame changes, not for each reader.
+            readers = iter(batch)
+            ahead, skipped = len(batch), 0
             # Written out instead of called: this is done for every event and reader.
-            for subscriber in batch:
+            for subscriber in readers:
                 cursor = subscriber.cursor
                 if cursor >= end or not subscriber.live:
+                    skipped += 1
                     continue
                 if cursor != last_cursor:
+                    left = length_hint(readers) + 1
+                    if frames:
+                        served = ahead - left - skipped
+                        writes += served
+                        size += served * len(frames)
+                        events += served * (end - last_cursor)
+                    ahead, skipped = left, 0
                     last_cursor, frames = cursor, topic.frames(cursor)
                 if not frames:
                     topic.fall_behind(subscriber)
@@ -107,6 +125,11 @@ class Fanout:
                     if not pending:
                         gathered.append(reader)
                     pending.append(frames)
+            if frames:
+                served = ahead - skipped
+                writes += served
+                size += served * len(frames)
+                events += served * (end - last_cursor)
             if topic.turn:
                 line.append(topic)
             else:
@@ -115,6 +138,16 @@ class Fanout:
                     topic.stir()
         for reader in gathered:
             _write_pending(reader)
+        measures = self.measures
+        measures.flush_writes += writes
+        measures.sent_events += events
+        took = perf_counter() - began
+        # `Histogram.add` written out: every flush passes here.
+        sizes, times = measures.flush_bytes, measures.flush_seconds
+        sizes.counts[bisect_left(sizes.bounds, size)] += 1
+        sizes.total += size
+        times.counts[bisect_left(times.bounds, took)] += 1
+        times.total += took
         if line:
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._turn)

@@ -8,6 +8,7 @@ from gateway.broker.port import Broker, History
 from gateway.codec import decode_event, encode_json
 from gateway.frames import PIECE_BYTES
 from gateway.histories import PAGE
+from gateway.measures import Measures
 from gateway.merging import publications_of
 from gateway.mirror import Mirror
 from gateway.recovery import missed_after, publication
@@ -25,20 +26,29 @@ FOLD_BATCH = 256
 class Folds:
     """Keeps one mirror per topic that was asked for; readers at one place share one encoding."""
 
-    def __init__(self, broker: Broker, *, limit: int, sync: Callable[[HubTopic], asyncio.Task[None]]) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        *,
+        limit: int,
+        sync: Callable[[HubTopic], asyncio.Task[None]],
+        measures: Measures | None = None,
+    ) -> None:
         """Make an empty keeper.
 
         Args:
             broker: Where histories are read.
             limit: Bytes of all kept states together, as their snapshots count; used longest ago goes first.
             sync: Has the hub read a topic whose epoch it does not know yet.
+            measures: Where it counts; None for measures of its own.
 
         """
         self._broker = broker
-        self._limit = limit
+        self.limit: int = limit
+        self._measures = measures or Measures()
         self._sync = sync
         self._sizes: OrderedDict[HubTopic, int] = OrderedDict()  # used longest ago first
-        self._size: int = 0
+        self.size: int = 0  # bytes of all kept states together
 
     async def snapshot(self, topic: HubTopic, view: View | None = None) -> Snapshot:
         """Fold a topic up to its top; the last snapshot is given again where little has come since.
@@ -59,6 +69,7 @@ class Folds:
             near = last is not None and topic.ring.reaches(last.offset)
             if last is not None and near and topic.ring.bytes_since(last.offset) <= min(last.size, PIECE_BYTES) // 2:
                 self._sizes.move_to_end(topic)
+                self._measures.snapshots_shared += 1
                 return last
             return self._encode(topic, await self._folded(topic))
 
@@ -91,16 +102,18 @@ class Folds:
 
     def forget(self, topic: HubTopic) -> None:
         """Drop what is kept of a topic."""
-        self._size -= self._sizes.pop(topic, 0)
+        self.size -= self._sizes.pop(topic, 0)
         topic.mirror = topic.snapshot = None
 
     def _encode(self, topic: HubTopic, mirror: Mirror) -> Snapshot:
         text = encode_json(mirror.snapshot())
         snapshot = Snapshot(topic=topic.name, epoch=mirror.epoch, offset=mirror.offset, text=text)
         topic.snapshot = snapshot
-        self._size += snapshot.size - self._sizes.pop(topic, 0)
+        self._measures.snapshots_made += 1
+        self._measures.snapshot_bytes.add(snapshot.size)
+        self.size += snapshot.size - self._sizes.pop(topic, 0)
         self._sizes[topic] = snapshot.size
-        while self._size > self._limit and len(self._sizes) > 1:
+        while self.size > self.limit and len(self._sizes) > 1:
             self.forget(next(iter(self._sizes)))
         return snapshot
 

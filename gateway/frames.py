@@ -10,6 +10,7 @@ from gateway.errors import CommandError, DisconnectCode, DisconnectError, ErrorC
 
 __all__ = [
     "MAX_FRAME",
+    "METHODS",
     "PART_BYTES",
     "PIECE_BYTES",
     "PING",
@@ -159,7 +160,7 @@ class _Envelope(msgspec.Struct, frozen=True, kw_only=True):
     sub_refresh: RefreshRequest | None = None
 
 
-_METHODS = tuple(name for name in _Envelope.__struct_fields__ if name != "id")
+METHODS = tuple(name for name in _Envelope.__struct_fields__ if name != "id")
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
@@ -211,7 +212,7 @@ def _decode_line(line: bytes) -> Command:
         if repaired != line:
             return _decode_line(repaired)
         raise DisconnectError(DisconnectCode.BAD_REQUEST, f"a frame is no JSON: {error}"[:120]) from error
-    found = [name for name in _METHODS if getattr(envelope, name) is not None]
+    found = [name for name in METHODS if getattr(envelope, name) is not None]
     if len(found) != 1:
         return _refused(line, "expected exactly one method in a command")
     method = found[0]
@@ -236,7 +237,7 @@ def _refused(line: bytes, reason: str) -> Command:
     number = value.pop("id", 0)
     if not isinstance(number, int) or isinstance(number, bool) or not 0 < number < 2**53:
         raise DisconnectError(DisconnectCode.BAD_REQUEST, "a command needs a positive id")
-    known = [name for name in value if name in _METHODS]
+    known = [name for name in value if name in METHODS]
     method = known[0] if known else next(iter(value), "")
     if not known:
         refusal = CommandError(ErrorCode.METHOD_NOT_FOUND, f"no command {method[:64]!r}")

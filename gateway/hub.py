@@ -18,6 +18,7 @@ from gateway.folds import Folds
 from gateway.frames import publication_of
 from gateway.histories import PAGE, Histories
 from gateway.household import Household
+from gateway.measures import Measures
 from gateway.merging import merge_lines
 from gateway.presence import Presence
 from gateway.recovery import judge, missed_of
@@ -55,16 +56,16 @@ class Hub:
         self.settings: Settings = settings
         self.readers: dict[Reader, None] = {}  # connections that are told when the broker is away
         self.presence: Presence = Presence(broker)
+        self.measures: Measures = Measures()
+        self.folds: Folds = Folds(broker, limit=settings.mirror_bytes, sync=self._sync, measures=self.measures)
+        self.rings: RingBudget = RingBudget(settings.ring_bytes)
         self._missing: bool = False  # the link was lost, and what was missed is not read yet
-        self._losses: int = 0  # how often the link was lost
         self._told: bool = False  # what was last said about that
-        self._budget = RingBudget(settings.ring_bytes)
         self._histories = Histories(broker, self._sync)
-        self._folds = Folds(broker, limit=settings.mirror_bytes, sync=self._sync)
-        self._catch_up = CatchUp(self._histories, self._folds)
-        self._fanout = Fanout()
+        self._catch_up = CatchUp(self._histories, self.folds, self.measures)
+        self._fanout = Fanout(self.measures)
         self._audiences = Audiences(self._fanout)
-        self._summaries = Summaries(self._folds, self._fanout, self._spawn)
+        self._summaries = Summaries(self.folds, self._fanout, self._spawn)
         self._topics: dict[str, HubTopic] = {}
         self._channels: dict[str, HubTopic] = {}
         self._opening: dict[str, asyncio.Task[None]] = {}  # by topic
@@ -112,6 +113,21 @@ class Hub:
         """Whether everything that the broker carries is being heard."""
         return self._link is not None and self._link.up and not self._missing
 
+    @property
+    def link_up(self) -> bool:
+        """Whether the broker's link hears."""
+        return self._link is not None and self._link.up
+
+    @property
+    def link(self) -> Link | None:
+        """The broker's link; None before `start`."""
+        return self._link
+
+    @property
+    def topics(self) -> list[HubTopic]:
+        """The topics that are heard."""
+        return list(self._topics.values())
+
     def tick(self) -> None:
         """Do what a shared timer does now and then: forget idle topics, notice a link that came up."""
         self._sweep()
@@ -144,7 +160,7 @@ class Hub:
                 topic.dirty = True
                 self._fanout.line.append(topic)
         elif result == "gap":
-            self._sync(topic)
+            self._heal(topic, found="live")
 
     def drained(self) -> None:
         """Fan out what was received."""
@@ -153,7 +169,7 @@ class Hub:
     def lost(self) -> None:
         """Tell everybody that events are being missed."""
         self._missing = True
-        self._losses += 1
+        self.measures.losses += 1
         self._tell()
 
     def restored(self) -> None:
@@ -161,13 +177,13 @@ class Hub:
         self.control.restored()
         # Also those that are being read for the first time: what was published since that answer was made is missing.
         topics = [topic for topic in self._topics.values() if topic.syncing is not None]
-        self._spawn(self._sure_after([self._sync(topic) for topic in topics], losses=self._losses))
+        self._spawn(self._sure_after([self._sync(topic) for topic in topics], losses=self.measures.losses))
 
     async def _sure_after(self, syncing: list[asyncio.Task[None]], *, losses: int) -> None:
         if syncing:
             await asyncio.wait(syncing)
         # Lost once more meanwhile, it is for what follows the next restoring to say so.
-        if self._losses == losses:
+        if self.measures.losses == losses:
             self._missing = False
             self._tell()
 
@@ -208,12 +224,16 @@ class Hub:
             while True:
                 generation = topic.generation
                 found = None if asked is None else await self._histories.missed(topic, asked)
-                snapshot = await self._folds.snapshot(topic, view) if mirror and found is None else None
+                snapshot = await self.folds.snapshot(topic, view) if mirror and found is None else None
                 if generation != topic.generation:
                     continue  # the history was replaced while it was read
                 reply: dict[str, Any] = {"recoverable": True, "positioned": True, "epoch": topic.epoch}
                 if asked is not None:
                     reply.update(was_recovering=True, recovered=found is not None)
+                    kind = "refused" if snapshot is None else "snapshot"
+                    self.measures.recoveries[kind if found is None else "continued"] += 1
+                else:
+                    self.measures.joins += 1
                 if found is not None:
                     lines, cursor = found
                     if view is not None and asked is not None:
@@ -267,7 +287,7 @@ class Hub:
 
         async def fold(topic: HubTopic) -> Snapshot:
             await self._reach_top(topic)
-            return (await self._folds.mirror(topic))[0]
+            return (await self.folds.mirror(topic))[0]
 
         return await self._with(name, fold)
 
@@ -281,7 +301,7 @@ class Hub:
 
         async def fold(topic: HubTopic) -> tuple[Snapshot, list[dict[str, Any]]]:
             await self._reach_top(topic)
-            snapshot, mirror = await self._folds.mirror(topic)
+            snapshot, mirror = await self.folds.mirror(topic)
             return snapshot, mirror.messages()
 
         return await self._with(name, fold)
@@ -292,7 +312,7 @@ class Hub:
         """Do something with a topic that is heard and read, and is not forgotten meanwhile."""
         topic = self._topics.get(name)
         if topic is None:
-            topic = HubTopic(name, self.broker.channel(name), self._budget)
+            topic = HubTopic(name, self.broker.channel(name), self.rings)
             self._topics[name] = topic
             self._channels[topic.channel] = topic
             self._opening[name] = self._spawn(self._open(topic))
@@ -327,8 +347,8 @@ class Hub:
             self._opening.pop(topic.name).cancel()
             if topic.syncing is not None:
                 topic.syncing.cancel()
-            self._folds.forget(topic)
-            self._budget.forget(topic.ring)
+            self.folds.forget(topic)
+            self.rings.forget(topic.ring)
             self._leaving[topic.channel] = self._spawn(self._leave_channel(topic.channel))
 
     async def _leave_channel(self, channel: str) -> None:
@@ -348,6 +368,15 @@ class Hub:
         else:
             topic.distrust()
         return topic.syncing
+
+    def _heal(self, topic: HubTopic, *, found: str) -> None:
+        """Read what a topic lacks."""
+        self.measures.gaps[found] += 1
+        self._sync(topic).add_done_callback(self._healed)
+
+    def _healed(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and task.exception() is None:
+            self.measures.gaps_healed += 1
 
     async def _read_up(self, topic: HubTopic) -> None:
         delay, longest = _RETRY
@@ -372,7 +401,7 @@ class Hub:
             history = await self.broker.read(topic.name, position, limit=PAGE, seen=True)
             missed = judge(position, history)
             if missed is None or history.epoch != topic.epoch:
-                self._folds.forget(topic)
+                self.folds.forget(topic)
                 topic.replace(history.epoch, history.top, now=asyncio.get_running_loop().time())
                 return
             topic.extend(missed)
@@ -400,7 +429,7 @@ class Hub:
                 except BrokerUnavailableError:
                     break
                 if _is_behind(topic, history):
-                    self._sync(topic)
+                    self._heal(topic, found="audit")
 
 
 def _shown(prefix: bytes, lines: list[bytes], view: View, cursor: int) -> list[bytes]:

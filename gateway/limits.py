@@ -46,6 +46,7 @@ class Tally:
 
         """
         self.limit: int = limit
+        self.refusals: int = 0
         self._counts: dict[str, int] = {}
 
     def __len__(self) -> int:
@@ -58,6 +59,7 @@ class Tally:
             return True
         count = self._counts.get(who, 0)
         if count >= self.limit:
+            self.refusals += 1
             return False
         self._counts[who] = count + 1
         return True

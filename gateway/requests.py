@@ -52,6 +52,10 @@ class Requests:
             "rpc": self._rpc,
         }
 
+    def knows(self, method: str) -> bool:
+        """Say whether a method of ``rpc`` is one."""
+        return method in self._actions.methods
+
     @property
     def _caller(self) -> Caller:
         return Caller(client=self._client, identity=self._credentials.whole)

@@ -21,6 +21,8 @@ class RingBudget:
         self.limit: int = limit
         self.used: int = 0
         self.rings: OrderedDict[Ring, None] = OrderedDict()  # used longest ago first
+        self.gone: int = 0  # lines that were taken in at the end of rings and are in none any more
+        self.written: int = 0  # bytes ever taken in, of rings that are forgotten
 
     def touch(self, ring: "Ring") -> None:
         """Note that a ring was used just now."""
@@ -38,6 +40,7 @@ class RingBudget:
         """Drop a ring and all it holds."""
         ring.clear(ring.end)
         self.rings.pop(ring, None)
+        self.written += ring.written
 
 
 class Ring:
@@ -104,6 +107,7 @@ class Ring:
         for line in lines:
             marks.append(marks[-1] + len(line) + _LINE_COST)
         added = marks.pop()
+        self.budget.gone -= len(old)
         base = self.marks[0] if self.marks else self.written
         self.offsets[:0] = [event.offset for event in old]
         self.firsts[:0] = [event.first for event in old]
@@ -166,6 +170,7 @@ class Ring:
     def clear(self, offset: int) -> None:
         """Drop everything; the ring goes on above ``offset``."""
         self.budget.used -= self.size
+        self.budget.gone += len(self.offsets)
         for column in (self.offsets, self.firsts, self.lines, self.marks):
             column.clear()
         self._dropped = 0
@@ -193,6 +198,7 @@ class Ring:
 
     def _cut(self) -> None:
         if self._dropped:
+            self.budget.gone += self._dropped
             for column in (self.offsets, self.firsts, self.lines, self.marks):
                 del column[: self._dropped]
             self._dropped = 0

@@ -2,10 +2,11 @@
 
 import asyncio
 import logging
+from collections import Counter
 from urllib.parse import quote
 
 from gateway.approval_state import ApprovalState
-from gateway.broker.port import AppendRequest, Broker, Busy, Change, Condition, Entry
+from gateway.broker.port import Appended, AppendRequest, Broker, Busy, Change, Condition, Entry
 from gateway.codec import encode_event
 from gateway.errors import BrokerUnavailableError
 from gateway.recorder import lost_event
@@ -35,6 +36,8 @@ class Sweeper:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self.swept: Counter[str] = Counter()
+        """What this one has ended: ``lost`` runs, ``expired`` approvals."""
         self._rests: dict[Topic, int] = {}
         """Of each due topic that was looked at, when to look again; ms on the broker's clock."""
 
@@ -118,6 +121,8 @@ class Sweeper:
         """
         data = lost_event(run, at=self._broker.now())
         answer = await self._broker.declare_lost(topic, run=run, data=data, position=START)
+        if isinstance(answer, Appended) and not answer.repeated:
+            self.swept["lost"] += 1
         return answer.deadline if isinstance(answer, Busy) else None
 
     async def _expire(self, topic: Topic, run: str, call: str, stored: str) -> None:
@@ -143,4 +148,6 @@ class Sweeper:
             changes=(Change(field=field, value=ApprovalState.parse(stored).decided("expired", None).text),),
         )
         answer = await self._broker.append(topic, request, position=START)
+        if isinstance(answer, Appended) and not answer.repeated:
+            self.swept["expired"] += 1
         _logger.debug("the approval of %s on %s is overdue: %s", call, topic, answer)

@@ -57,6 +57,16 @@ class Wheel:
     def __len__(self) -> int:
         return len(self._places)
 
+    @property
+    def new(self) -> int:
+        """How many have not been seen to connect."""
+        return len(self._new)
+
+    @property
+    def lagging(self) -> int:
+        """How many have a socket that takes no more."""
+        return len(self._stuck)
+
     def add(self, connection: Timed) -> None:
         """Watch a connection from now on; its first ping comes after one interval."""
         self._places[connection] = self._index

@@ -437,7 +437,7 @@ async def test_topic_without_readers_is_forgotten(redis_url: str, key_prefix: st
                 while dict(await redis.pubsub_numsub(channel))[channel.encode()]:
                     await asyncio.sleep(0.01)
         assert not gateway.hub._topics
-        assert gateway.hub._budget.used == 0
+        assert gateway.hub.rings.used == 0
 
 
 async def test_topic_survives_between_two_readers(served: Gateway, broker: RedisBroker) -> None:

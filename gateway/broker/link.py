@@ -62,6 +62,8 @@ class RedisLink:
         self._ear: _Ear | None = None
         """The connection, as soon as it takes commands."""
         self._up = False
+        self.connects = 0
+        """How often a connection was made that heard everything."""
         self._closed = False
         self._task = asyncio.create_task(self._keep())
 
@@ -147,6 +149,7 @@ class RedisLink:
             self._ear = ear
             ear.subscribe(self._wanted)
             await ear.settle()
+            self.connects += 1
             yield ear
         finally:
             ear.close()

@@ -116,7 +116,7 @@ class RedisBroker:
         self._keys = Keys(key_prefix)
         self._ttl = int(ttl * 1000)
         self._max_bytes = max_bytes
-        self._server = server = Server(url, timeout=timeout)
+        self.server = server = Server(url, timeout=timeout)
         self._steps = WireKeeper(server)
         """For what is short: a page of a long history must not stand before an append."""
         self._pages = WireKeeper(server)
@@ -305,7 +305,7 @@ class RedisBroker:
         check_names(run=run)
         wire = await self._wire(self._steps)
         arguments = self._common(wire, position, ttl=self._active(wire, topic))
-        steady = max(0.0, asyncio.get_running_loop().time() - self._server.steady_since)
+        steady = max(0.0, asyncio.get_running_loop().time() - self.server.steady_since)
         arguments += ("lost", run, "", int(steady * 1000), data)
         answer = await wire.run(LEASE, self._keys.of(topic), arguments)
         if answer[0] == b"ok":
@@ -324,7 +324,7 @@ class RedisBroker:
 
         """
         # A connection of its own: what waits for the disk would keep everybody else waiting.
-        wire = await Wire.connect(self._server)
+        wire = await Wire.connect(self.server)
         try:
             deletion = await self._delete(wire, topic, epochs)
             if deletion is not None:

@@ -20,6 +20,7 @@ from redis.asyncio.connection import RedisSSLContext, parse_url
 from gateway.broker.outage import Outage
 from gateway.broker.scripts import SCRIPTS, Script
 from gateway.errors import BrokerError, BrokerUnavailableError
+from gateway.measures import SHORT, Histogram
 
 __all__ = ["LATE", "Argument", "Server", "Wire", "WireKeeper", "packed"]
 
@@ -84,6 +85,10 @@ class Server:
         """The open ones."""
         self.steady_since = math.inf
         """Loop time since which no wire was lost and no answer late; infinite until the next wire is up."""
+        self.latency: Histogram = Histogram(SHORT)
+        """Seconds from a command to its answer."""
+        self.connects = 0
+        """How often a connection was made to it that was let in."""
         self._tls = _tls(options) if url.startswith("rediss:") else None
 
     async def open(self, factory: Callable[[], ProtocolT]) -> ProtocolT:
@@ -166,6 +171,7 @@ class Wire(asyncio.Protocol):
             raise BrokerUnavailableError(f"Redis at {self.server.name} is a replica, not a master", told=True)
         self.server_id = f"{facts['run_id']}:{facts['second_repl_offset']}"
         await asyncio.gather(*(self.call("SCRIPT", "LOAD", script.source) for script in SCRIPTS))
+        self.server.connects += 1
         self.server.steady_since = min(self.server.steady_since, self._loop.time())
 
     async def facts(self, section: str) -> dict[str, str]:
@@ -324,6 +330,7 @@ class Wire(asyncio.Protocol):
                 self._fail(f"it said something unasked: {answer!r:.200}")
                 return
             future, sent = self._due.popleft()
+            self.server.latency.add(self._heard - sent)
             if self._heard - sent > LATE:
                 self.server.steady_since = self._heard
             failed = isinstance(answer, hiredis.ReplyError)
