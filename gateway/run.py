@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
+from gateway.adapters.consuming import consume
+from gateway.adapters.response import Adapter
 from gateway.approvals import Approvals
 from gateway.context.approval import ApprovalRequest, Decision
 from gateway.context.context import Context
 from gateway.context.errors import ExecutionCancelled
-from gateway.context.messages import ToolCall
+from gateway.context.messages import Message, ToolCall
 from gateway.context.tools import check_cancellation
 from gateway.context.usage import Usage
 from gateway.errors import FencedError, PublishError
@@ -185,6 +187,31 @@ class Run(RunEvents):
     def shield(self) -> AbstractAsyncContextManager[None]:
         """Let a block finish before a stop cancels the task."""
         return self._stop.shield()
+
+    async def consume(self, stream: Any, *, adapter: str | type[Adapter] | None = None) -> Message | None:
+        """Feed the stream of a model's provider or of an agent framework into the run, to its end.
+
+        Its kind is told by its items: OpenAI (chat completions, Responses), Anthropic, Gemini, LiteLLM, pydantic-ai,
+        the OpenAI Agents SDK, LangChain and LangGraph (``astream_events``), AG-UI. The stream is opened and closed as
+        its library wants it: also where the run is stopped, after whose step it does not go on.
+
+        Tools that the stream's own framework runs are told with their results; those of a bare model are the caller's.
+
+        Args:
+            stream: What the library gives: an asynchronous iterator, a context manager of one, or an awaitable of them.
+            adapter: The adapter or its name (``gateway.adapters.ADAPTERS``); None recognises it.
+
+        Returns:
+            The message that was written last; None where there was none.
+
+        Raises:
+            ProviderError: The stream reports an error, or breaks off in the middle of a response.
+            ExecutionCancelled: The run was asked to stop after the step that has ended.
+            TypeError: It is no asynchronous stream, or one that no adapter knows.
+            ValueError: There is no adapter of this name.
+
+        """
+        return await consume(self, stream, adapter=adapter)
 
     def sub_agent(
         self, agent: str, *, model: str | None = None, input: str | None = None, max_iterations: int | None = None

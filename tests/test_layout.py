@@ -73,6 +73,9 @@ _HOMES = {
     "jwt": ("gateway.auth", "gateway.cli.", "gateway.keys"),
     "openai": ("gateway.agent.",),
     "anthropic": ("gateway.agent.",),
+    "agents": ("gateway.adapters.openai_agents",),
+    "langgraph": ("gateway.adapters.langgraph",),
+    "pydantic_ai": ("gateway.adapters.pydantic_ai_approvals",),
 }
 """Libraries, and the only modules that know of them."""
 

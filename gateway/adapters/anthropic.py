@@ -3,29 +3,35 @@
 from collections.abc import Mapping
 from typing import Any
 
-from gateway.adapters.response import Adapter, Call, Response, compact
+from gateway.adapters.response import Adapter, Call, Response, compact, plain
 from gateway.context.usage import Usage
 from gateway.errors import ProviderError
 
 __all__ = ["AnthropicMessages"]
 
 _SERVER_CALLS = frozenset({"server_tool_use", "mcp_tool_use"})
+_REPEATED = frozenset({"ping", "text", "thinking", "signature", "citation", "input_json", "compaction"})
+"""What says nothing, and what the SDK's ``messages.stream`` says once more."""
+
 _CALL_FIELDS = frozenset({"type", "id", "name", "input"})
 
 
 class AnthropicMessages(Adapter):
     """Feeds the events of ``messages.stream`` (``message_start`` … ``message_stop``) into a run."""
 
+    kept_as = "anthropic"
+
     _blocks: dict[int, "_Block"]
     _usage: dict[str, Any]
 
-    async def feed(self, event: Mapping[str, Any]) -> None:
-        """Take the next event; unknown types are skipped.
+    async def feed(self, event: Any) -> None:
+        """Take the next event.
 
         Raises:
             ProviderError: An ``error`` event.
 
         """
+        event = plain(event)
         match event.get("type"):
             case "message_start":
                 await self._start(event.get("message") or {})
@@ -45,6 +51,8 @@ class AnthropicMessages(Adapter):
             case "error":
                 error = event.get("error") or {}
                 raise ProviderError(str(error.get("message") or "unknown error"), code=str(error.get("type") or ""))
+            case kind if kind not in _REPEATED:
+                await self._keep(str(kind or "event"), event)
 
     @staticmethod
     def model(event: Mapping[str, Any]) -> str | None:

@@ -3,11 +3,29 @@
 from collections.abc import Mapping
 from typing import Any
 
-from gateway.adapters.response import Adapter, Call, Response
-from gateway.context.usage import Usage
+from gateway.adapters.openai_usage import openai_usage
+from gateway.adapters.response import Adapter, Call, Response, plain
 from gateway.errors import ProviderError
 
 __all__ = ["ChatCompletions"]
+
+
+_SOURCES = frozenset({"citations", "search_results"})
+"""Where the likes of xAI and Perplexity tell what an answer rests on, beside the choices."""
+
+_KNOWN = frozenset(
+    {
+        "annotations",
+        "content",
+        "function_call",
+        "reasoning",
+        "reasoning_content",
+        "reasoning_details",
+        "refusal",
+        "role",
+        "tool_calls",
+    }
+)
 
 
 class ChatCompletions(Adapter):
@@ -16,15 +34,18 @@ class ChatCompletions(Adapter):
     A response ends with the stream or with the next response's id: the usage comes in a chunk after the finish reason.
     """
 
+    kept_as = "openai"
+
     _slots: dict[int, Call]
 
-    async def feed(self, event: Mapping[str, Any]) -> None:
+    async def feed(self, event: Any) -> None:
         """Take the next chunk.
 
         Raises:
             ProviderError: The chunk carries an ``error``.
 
         """
+        event = plain(event)
         error = event.get("error")
         if error:
             detail = error if isinstance(error, Mapping) else {"message": error}
@@ -40,9 +61,15 @@ class ChatCompletions(Adapter):
             return  # a prologue such as Azure's prompt filter results, before any response
         if choice is not None:
             await self._take(response, choice)
+        for field in _SOURCES & event.keys():
+            # Cumulative where they come more than once.
+            response.metadata[field] = event[field] or response.metadata.get(field, [])
         usage = event.get("usage")
         if usage:
-            await response.usage(_usage(usage, tool_calls=len(response.calls)))
+            counted = openai_usage(
+                usage, sent="prompt_tokens", written="completion_tokens", tool_calls=len(response.calls)
+            )
+            await response.usage(counted)
 
     @staticmethod
     def model(event: Mapping[str, Any]) -> str | None:
@@ -75,8 +102,15 @@ class ChatCompletions(Adapter):
             response.metadata["refusal"] = response.metadata.get("refusal", "") + str(refusal)
         if delta.get("annotations"):
             response.metadata.setdefault("annotations", []).extend(delta["annotations"])
-        for call in delta.get("tool_calls") or ():
+        calls = list(delta.get("tool_calls") or ())
+        if delta.get("function_call"):
+            # The form from before parallel calls: one call, without an id.
+            calls.append({"index": 0, "function": delta["function_call"]})
+        for call in calls:
             await self._take_call(response, call)
+        unknown = {key: value for key, value in delta.items() if value and key not in _KNOWN}
+        if unknown:
+            await self._keep("delta", unknown)
         if choice.get("finish_reason"):
             response.metadata["finish_reason"] = choice["finish_reason"]
 
@@ -103,16 +137,3 @@ class ChatCompletions(Adapter):
             self._slots[index] = await response.open_call(opened)
         else:
             await response.grow_call(known, piece, id=call_id, name=name)
-
-
-def _usage(raw: Mapping[str, Any], *, tool_calls: int) -> Usage:
-    sent, written = int(raw.get("prompt_tokens") or 0), int(raw.get("completion_tokens") or 0)
-    details = raw.get("prompt_tokens_details") or {}
-    return Usage(
-        requests=1,
-        tool_calls=tool_calls,
-        input_tokens=sent,
-        output_tokens=written,
-        total_tokens=int(raw.get("total_tokens") or sent + written),
-        cache_read_input_tokens=int(details.get("cached_tokens") or 0),
-    )

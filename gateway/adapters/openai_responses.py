@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from gateway.adapters.response import Adapter, Call, Response, compact
-from gateway.context.usage import Usage
+from gateway.adapters.openai_usage import openai_usage
+from gateway.adapters.response import Adapter, Call, Response, compact, plain
 from gateway.errors import ProviderError
 
 __all__ = ["Responses"]
@@ -20,16 +20,19 @@ _ITEM_FIELDS = frozenset({"type", "id", "call_id", "status", "name", "arguments"
 class Responses(Adapter):
     """Feeds the stream events of one or more responses into a run."""
 
+    kept_as = "openai"
+
     _calls: dict[str, Call]
     _summaries: dict[str, int]
 
-    async def feed(self, event: Mapping[str, Any]) -> None:
-        """Take the next event; unknown types are skipped, unknown items kept in the message's metadata.
+    async def feed(self, event: Any) -> None:
+        """Take the next event; unknown items are kept in the message's metadata.
 
         Raises:
             ProviderError: An ``error`` event or ``response.failed``.
 
         """
+        event = plain(event)
         kind = str(event.get("type") or "")
         if kind == "error":
             raise _error(event.get("error") or event)
@@ -38,6 +41,9 @@ class Responses(Adapter):
             self._calls, self._summaries = {}, {}
             await self._begin(call=str(head.get("id") or ""), model=str(head.get("model") or ""))
             return
+        if not kind.startswith("response."):
+            # Within a response all that an unknown event brings comes again with its item's end.
+            await self._keep(kind or "event", event)
         response = self._response
         if response is None:
             return
@@ -123,7 +129,8 @@ class Responses(Adapter):
     async def _complete(self, response: Response, final: Mapping[str, Any]) -> None:
         usage = final.get("usage")
         if usage:
-            await response.usage(_usage(usage, tool_calls=len(response.calls)))
+            counted = openai_usage(usage, sent="input_tokens", written="output_tokens", tool_calls=len(response.calls))
+            await response.usage(counted)
         if final.get("status") == "failed" or final.get("error"):
             raise _error(final.get("error") or {})
         reason = (final.get("incomplete_details") or {}).get("reason")
@@ -134,16 +141,3 @@ class Responses(Adapter):
 def _error(raw: Mapping[str, Any]) -> ProviderError:
     code = str(raw.get("code") or raw.get("type") or "")
     return ProviderError(str(raw.get("message") or "unknown error"), code=code)
-
-
-def _usage(raw: Mapping[str, Any], *, tool_calls: int) -> Usage:
-    sent, written = int(raw.get("input_tokens") or 0), int(raw.get("output_tokens") or 0)
-    details = raw.get("input_tokens_details") or {}
-    return Usage(
-        requests=1,
-        tool_calls=tool_calls,
-        input_tokens=sent,
-        output_tokens=written,
-        total_tokens=int(raw.get("total_tokens") or sent + written),
-        cache_read_input_tokens=int(details.get("cached_tokens") or 0),
-    )

@@ -1,16 +1,19 @@
 """One provider response on its way into a run: its deltas go out as they come, its whole is the message."""
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 import msgspec
 
+from gateway.context.jsonlike import lenient
 from gateway.context.messages import Message, ToolCall
 from gateway.context.usage import Usage
-from gateway.errors import ProviderError
+from gateway.errors import EventRefusedError, ProviderError
 
-__all__ = ["Adapter", "Call", "Response", "Sink", "compact"]
+__all__ = ["Adapter", "Call", "Response", "Sink", "compact", "plain"]
 
 INTERRUPTED_RESULT = "The call was interrupted: the provider's stream ended without its result."
 
@@ -18,15 +21,21 @@ INTERRUPTED_RESULT = "The call was interrupted: the provider's stream ended with
 class Sink(Protocol):
     """What an adapter needs of a `Run`."""
 
-    async def delta(self, text: str) -> None: ...
+    async def delta(self, text: str, *, message: str | None = None) -> None: ...
 
-    async def thinking(self, text: str) -> None: ...
+    async def thinking(self, text: str, *, message: str | None = None) -> None: ...
 
     async def tool_call_delta(
-        self, *, index: int, text: str = "", id: str | None = None, name: str | None = None
+        self,
+        *,
+        index: int,
+        text: str = "",
+        id: str | None = None,
+        name: str | None = None,
+        message: str | None = None,
     ) -> None: ...
 
-    async def add_message(self, message: Message) -> None: ...
+    async def add_message(self, message: Message, *, message_id: str | None = None) -> None: ...
 
     async def tool_call(self, id: str, name: str, arguments: str, *, server: bool = False) -> None: ...
 
@@ -35,6 +44,14 @@ class Sink(Protocol):
     async def usage(self, usage: Usage, *, call: str | None = None) -> None: ...
 
     async def discard(self, *, reason: str, call: str | None = None) -> None: ...
+
+    async def emit(self, event: Mapping[str, Any]) -> None: ...
+
+    async def log_event(self, type: str, data: Mapping[str, Any] | None = None) -> None: ...
+
+    async def set_context(self, *, agent_name: str) -> None: ...
+
+    def sub_agent(self, agent: str) -> AbstractAsyncContextManager["Sink"]: ...
 
 
 class Call(msgspec.Struct, kw_only=True):
@@ -63,20 +80,29 @@ class Call(msgspec.Struct, kw_only=True):
 class Response:
     """Collects one response of a provider and passes its deltas to the run.
 
+    Args:
+        sink: The run.
+        call: Id of the model call.
+        model: The model's name; "" where it is not known.
+        message: Id of the message; None is the run's open one, which is enough where no two are written at once.
+
     Attributes:
         call: Id of the model call, under which its usage counts.
         calls: The tool calls in the order of their appearance.
         metadata: Goes into the message; the adapter adds to it.
         reasoning: The provider's own reasoning items, needed to continue the conversation.
+        message: What it came to; None until it has ended.
 
     """
 
-    def __init__(self, sink: Sink, *, call: str, model: str = "") -> None:
+    def __init__(self, sink: Sink, *, call: str, model: str = "", message: str | None = None) -> None:
         self.call = call
         self.calls: list[Call] = []
         self.metadata: dict[str, Any] = {"model": model} if model else {}
         self.reasoning: list[dict[str, Any]] = []
+        self.message: Message | None = None
         self._sink = sink
+        self._message = message
         self._text: list[str] = []
         self._thinking: list[str] = []
         self._results: list[tuple[Call, str, bool]] = []
@@ -85,13 +111,18 @@ class Response:
         """Add answer text."""
         if piece:
             self._text.append(piece)
-            await self._sink.delta(piece)
+            await self._sink.delta(piece, message=self._message)
 
     async def thinking(self, piece: str) -> None:
         """Add thinking text."""
         if piece:
             self._thinking.append(piece)
-            await self._sink.thinking(piece)
+            await self._sink.thinking(piece, message=self._message)
+
+    @property
+    def has_text(self) -> bool:
+        """Whether any text has come."""
+        return bool(self._text)
 
     @property
     def has_thinking(self) -> bool:
@@ -103,7 +134,11 @@ class Response:
         index = len(self.calls)
         self.calls.append(call)
         await self._sink.tool_call_delta(
-            index=index, text="".join(call.pieces), id=call.id or None, name=call.name or None
+            index=index,
+            text="".join(call.pieces),
+            id=call.id or None,
+            name=call.name or None,
+            message=self._message,
         )
         return call
 
@@ -116,7 +151,11 @@ class Response:
         if piece:
             call.pieces.append(piece)
         await self._sink.tool_call_delta(
-            index=self.calls.index(call), text=piece, id=new_id or None, name=new_name or None
+            index=self.calls.index(call),
+            text=piece,
+            id=new_id or None,
+            name=new_name or None,
+            message=self._message,
         )
 
     def settle_call(self, call: Call, arguments: str) -> None:
@@ -148,15 +187,14 @@ class Response:
             )
             for call in self.calls
         )
-        await self._sink.add_message(
-            Message.assistant(
-                "".join(self._text) if self._text or not calls else None,
-                tool_calls=calls or None,
-                thinking="".join(self._thinking) or None,
-                reasoning_details=self.reasoning or None,
-                metadata=self.metadata,
-            )
+        self.message = Message.assistant(
+            "".join(self._text) if self._text or not calls else None,
+            tool_calls=calls or None,
+            thinking="".join(self._thinking) or None,
+            reasoning_details=self.reasoning or None,
+            metadata=self.metadata,
         )
+        await self._sink.add_message(self.message, message_id=self._message)
         answered = {id(call) for call, _, _ in self._results}
         for call in self.calls:
             if call.server:
@@ -167,23 +205,36 @@ class Response:
 
 
 class Adapter(ABC):
-    """Feeds one provider's stream events, as the provider sent them, into a run.
+    """Feeds the items of one provider's or framework's stream into a run.
 
     Args:
         run: Where the events go.
 
     """
 
+    kept_as = ""
+    """What the types of the events begin with by which items without a place of their own are kept."""
+
     def __init__(self, run: Sink) -> None:
         self.begun = False
         """Whether anything was understood as the beginning of a response."""
+        self.last: Message | None = None
+        """The message that was written last."""
         self._sink = run
         self._response: Response | None = None
         self._unanswered: dict[str, Call] = {}
 
+    @property
+    def resting(self) -> bool:
+        """Whether nothing is half done: the run may stop here after a step."""
+        return self.begun and self._response is None
+
     @abstractmethod
-    async def feed(self, event: Mapping[str, Any]) -> None:
-        """Take the next event of the stream.
+    async def feed(self, event: Any) -> None:
+        """Take the next item of the stream.
+
+        Args:
+            event: As the library gives it, or as the provider sent it: a map.
 
         Raises:
             ProviderError: The provider reports an error.
@@ -191,9 +242,9 @@ class Adapter(ABC):
         """
 
     @staticmethod
-    @abstractmethod
-    def model(event: Mapping[str, Any]) -> str | None:
+    def model(event: Mapping[str, Any]) -> str | None:  # noqa: ARG004 - those that know override it
         """Name the model, where this event tells it."""
+        return None
 
     async def finish(self) -> None:
         """Take the end of the stream.
@@ -206,6 +257,15 @@ class Adapter(ABC):
             self._response = None
             raise ProviderError("the stream ended in the middle of a response", code="incomplete_stream")
         await self._close_unanswered()
+
+    async def abandon(self, error: BaseException) -> None:
+        """End what else is running on behalf of a stream that broke off.
+
+        Args:
+            error: What broke it off; a cancellation, too.
+
+        """
+        self._response = None
 
     async def _close_unanswered(self) -> None:
         # What the provider ran is never offered for execution, so nobody else would answer it.
@@ -223,8 +283,12 @@ class Adapter(ABC):
     async def _end(self) -> None:
         response, self._response = self._response, None
         if response is not None:
-            for call in await response.end():
-                self._unanswered[call.id] = call
+            await self._write(response)
+
+    async def _write(self, response: Response) -> None:
+        for call in await response.end():
+            self._unanswered[call.id] = call
+        self.last = response.message
 
     async def _answer(self, call_id: str, content: str, *, error: bool) -> None:
         """Pass on the result of a call that the provider ran, of this response or an earlier one."""
@@ -235,6 +299,34 @@ class Adapter(ABC):
             return
         earlier = self._unanswered.pop(call_id, None)
         await self._sink.tool_result(call_id, earlier.name if earlier else "", content, error=error)
+
+    async def _keep(self, kind: str, item: object) -> None:
+        """Publish an item that has no place of its own as an event of the agent's; never fails for what it is."""
+        type_ = f"{self.kept_as}.{_UNFIT.sub('_', kind)}"[:64]
+        try:
+            await self._sink.emit({"type": type_, "item": lenient(item)})
+        except EventRefusedError as error:
+            await self._sink.emit({"type": type_, "left_out": str(error)})
+
+
+_UNFIT = re.compile(r"[^A-Za-z0-9_.-]")
+"""What no event's type has."""
+
+
+def plain(item: object) -> Mapping[str, Any]:
+    """Give an item of a stream as the map that the provider sent.
+
+    Raises:
+        TypeError: It is neither a map nor one of an SDK's models.
+
+    """
+    if isinstance(item, Mapping):
+        return item
+    dump = getattr(item, "model_dump", None)
+    dumped = dump(mode="json", exclude_unset=True, warnings=False) if callable(dump) else None
+    if not isinstance(dumped, Mapping):
+        raise TypeError(f"expected a map or a model of the provider's SDK, got {type(item).__qualname__}")
+    return dumped
 
 
 def compact(value: object) -> str:

@@ -1,9 +1,13 @@
 """A run's adapter-facing side that records, with the rules of the real one: a message ends its deltas."""
 
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
+from gateway.codec import encode_event
 from gateway.context.messages import Message
 from gateway.context.usage import Usage
+from gateway.event_types import check_publishable
 
 
 class RecordingSink:
@@ -15,6 +19,10 @@ class RecordingSink:
         ran: Calls announced as running, as (id, name, arguments, server).
         usages: The last counters of each model call.
         discarded: Reasons.
+        emitted: What was kept as events of the agent's own.
+        logged: Bookkeeping events, as (type, data).
+        agents: The names that the agent was given on the way.
+        children: Of each sub-agent the name and what it said.
 
     """
 
@@ -24,6 +32,10 @@ class RecordingSink:
         self.ran: list[tuple[str, str, str, bool]] = []
         self.usages: dict[str, Usage] = {}
         self.discarded: list[str] = []
+        self.emitted: list[dict[str, Any]] = []
+        self.logged: list[tuple[str, dict[str, Any]]] = []
+        self.agents: list[str] = []
+        self.children: list[tuple[str, RecordingSink]] = []
         self.order: list[str] = []
         self._reset()
 
@@ -31,22 +43,28 @@ class RecordingSink:
         self.open_text, self.open_thinking = "", ""
         self.open_calls: dict[int, str] = {}
 
-    async def delta(self, text: str) -> None:
+    async def delta(self, text: str, *, message: str | None = None) -> None:
         assert text, "an empty delta is not published"
         self.open_text += text
 
-    async def thinking(self, text: str) -> None:
+    async def thinking(self, text: str, *, message: str | None = None) -> None:
         assert text, "an empty delta is not published"
         self.open_thinking += text
 
     async def tool_call_delta(
-        self, *, index: int, text: str = "", id: str | None = None, name: str | None = None
+        self,
+        *,
+        index: int,
+        text: str = "",
+        id: str | None = None,
+        name: str | None = None,
+        message: str | None = None,
     ) -> None:
         assert text or id or name, "an empty delta is not published"
         assert index <= len(self.open_calls), "calls are numbered in order"
         self.open_calls[index] = self.open_calls.get(index, "") + text
 
-    async def add_message(self, message: Message) -> None:
+    async def add_message(self, message: Message, *, message_id: str | None = None) -> None:
         self.order.append("message")
         self.messages.append((message, self.open_text, self.open_thinking, list(self.open_calls.values())))
         self._reset()
@@ -67,6 +85,23 @@ class RecordingSink:
         self.discarded.append(reason)
         self.usages.pop(call or "", None)
         self._reset()
+
+    async def emit(self, event: Mapping[str, Any]) -> None:
+        check_publishable(event)
+        encode_event(event)
+        self.emitted.append(dict(event))
+
+    async def log_event(self, type: str, data: Mapping[str, Any] | None = None) -> None:
+        self.logged.append((type, dict(data or {})))
+
+    async def set_context(self, *, agent_name: str) -> None:
+        self.agents.append(agent_name)
+
+    @asynccontextmanager
+    async def sub_agent(self, agent: str) -> AsyncIterator["RecordingSink"]:
+        child = RecordingSink()
+        self.children.append((agent, child))
+        yield child
 
     def last(self) -> dict[str, Any]:
         """Give the last message as a plain map."""
