@@ -8,6 +8,7 @@ import { sameLens } from './lens.js';
 import { BrowserPage } from './page.js';
 import { readPublication } from './publication.js';
 import { Renewal } from './renewal.js';
+import { sharedSockets } from './shared_socket.js';
 import { Subscription } from './subscription.js';
 
 /** @typedef {import('./connection.js').End} End */
@@ -66,14 +67,22 @@ export class Gateway {
     fetch = (address, options) => globalThis.fetch(address, options),
     page = new BrowserPage(),
     hiddenRate = null,
+    shared = false,
+    SharedWorker = globalThis.SharedWorker,
   } = {}) {
-    if (typeof WebSocket !== 'function') throw new TypeError('this platform has no WebSocket; give one to the gateway');
+    const sharing = shared && typeof SharedWorker === 'function';
+    if (typeof WebSocket !== 'function' && !sharing) throw new TypeError('this platform has no WebSocket; give one to the gateway');
     const resolved = new URL(url, globalThis.location?.href);
     resolved.protocol = resolved.protocol.replace(/^http/, 'ws');
     this.#url = resolved.href;
     this.#fetch = fetch;
     this.#token = token;
-    this.#environment = { WebSocket, random, now, setTimeout, clearTimeout };
+    const makeWorker = () => new SharedWorker(workerAddress(), { type: 'module', name: 'agent-gateway' });
+    const renewable = typeof token === 'function';
+    const socket = sharing
+      ? sharedSockets({ makeWorker, WebSocket, token: () => this.#makeToken(), renewable, setTimeout, clearTimeout })
+      : WebSocket;
+    this.#environment = { WebSocket: socket, random, now, setTimeout, clearTimeout };
     this.#renewal = new Renewal(this.#environment, () => this.#makeToken());
     this.#page = page;
     this.#hiddenRate = hiddenRate;
@@ -175,6 +184,17 @@ export class Gateway {
     const repeatable = method === 'topics' || typeof data.id === 'string';
     const reply = await this.#commands.call('rpc', { method, data }, { repeatable });
     return reply.data ?? {};
+  }
+
+  /**
+   * Send a command of the protocol as it is. Without a connection it waits for one for up to 30 s; it is sent once.
+   * @param {string} method `publish`, `presence`, … (PROTOCOL.md 3)
+   * @param {Record<string, any>} parameters
+   * @returns {Promise<Record<string, any>>} the reply
+   * @throws {import('./errors.js').GatewayError}
+   */
+  command(method, parameters) {
+    return this.#commands.call(method, parameters, { repeatable: false });
   }
 
   /**
@@ -506,6 +526,13 @@ export class Gateway {
       connection?.abandon('the network has returned');
     }
   }
+}
+
+/** Of the worker that belongs to this version of the library. */
+function workerAddress() {
+  const address = new URL('./shared_worker.js', import.meta.url);
+  address.search = new URL(import.meta.url).search;
+  return address;
 }
 
 /** 32 hexadecimal digits. `crypto.randomUUID` is missing on pages that did not come over TLS. */

@@ -247,6 +247,12 @@ export interface GatewayOptions {
    * it goes on at once when the page is seen again. null, the default, changes nothing.
    */
   hiddenRate?: number | null;
+  /**
+   * Whether tabs of this origin share one connection, as long as their tokens say the same of who they are and what they
+   * may do. Each has its own mirrors. Where the browser has no shared worker, nothing changes. false by default.
+   */
+  shared?: boolean;
+  SharedWorker?: new (address: URL, options: { type: 'module'; name: string }) => SharedWorker;
 }
 
 /** A client's end of a gateway: one connection that comes back by itself, and the topics on it. */
@@ -285,6 +291,11 @@ export class Gateway {
    * @throws {GatewayError}
    */
   rpc(method: string, data?: Record<string, any>): Promise<any>;
+  /**
+   * Send a command of the protocol as it is. Without a connection it waits for one for up to 30 s; it is sent once.
+   * @throws {GatewayError}
+   */
+  command(method: string, parameters: Record<string, any>): Promise<Record<string, any>>;
   /**
    * Give the agent of a topic a message. `id` is the client's own; the same one cannot double it. Drawn by default.
    * @throws {GatewayError}
@@ -457,6 +468,8 @@ export interface Subscription {
   setLens(lens: Lens | null): void;
   /** Once for a received frame, after the mirror changed. */
   on(name: 'change', listener: (change: Change) => void): () => void;
+  /** As `change`, also where what came is hidden and only the position changed. */
+  on(name: 'moved', listener: () => void): () => void;
   /** When `state` or `loading` changed. */
   on(name: 'state', listener: (state: TopicState) => void): () => void;
   /** Of a topic that was asked for with `lens: 'summary'`: with the reply, and whenever it is another one. */

@@ -159,8 +159,8 @@ export class Subscription {
   }
 
   /**
-   * @param {'change' | 'state' | 'join' | 'leave' | 'summary'} name `change` comes once for a received frame, after the
-   *   mirror changed; `state` when `state` or `loading` changed; `join` and `leave` with the reader who comes or goes;
+   * @param {'change' | 'moved' | 'state' | 'join' | 'leave' | 'summary'} name `change` comes once for a received frame, after the
+   *   mirror changed; `moved` also where what came is hidden and only the position changed; `state` when `state` or `loading` changed; `join` and `leave` with the reader who comes or goes;
    *   `summary` with each summary
    * @param {(value: any) => void} listener
    * @returns {() => void} takes the listener away again
@@ -267,6 +267,7 @@ export class Subscription {
         this.#head.askAgain(this.#host.connection, this.name);
       this.#emitter.emit('change', { events, reset });
     }
+    if (moved) this.#emitter.emit('moved', undefined);
     if (this.#phase === 'subscribed' && this.#parts === null) this.#head.settle();
     this.refresh();
   }
