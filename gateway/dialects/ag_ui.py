@@ -54,7 +54,9 @@ class AgUi(Dialect):
                     events.append({"type": "REASONING_MESSAGE_START", "messageId": thought, "role": "reasoning"})
                 return [*events, {"type": "REASONING_MESSAGE_CONTENT", "messageId": thought, "delta": moment.text}]
             case CallOpened():
-                call = {"toolCallId": moment.id, "toolCallName": moment.name, "parentMessageId": moment.message}
+                call = {"toolCallId": moment.id, "toolCallName": moment.name}
+                if moment.message:
+                    call["parentMessageId"] = moment.message
                 return [*self._end_thinking(moment.message), {"type": "TOOL_CALL_START", **call}]
             case CallArguments():
                 return [{"type": "TOOL_CALL_ARGS", "toolCallId": moment.id, "delta": moment.text}]

@@ -154,6 +154,7 @@ class RunFeed:
         self.ended: bool = False
         self._open: dict[str, _Open] = {}
         self._closed: set[str] = set()  # messages that have ended
+        self._calls: dict[str, _Call] = {}  # those that were opened, by id
         self._sealed: dict[str, bool] = {}  # calls by id: whether the provider runs them itself
         self._answered: set[str] = set()
         self._usage: dict[str, Any] = {}
@@ -260,6 +261,7 @@ class RunFeed:
             case "approval_required":
                 call = identifier(event.get("tool_call_id"))
                 if call is not None and call not in self._answered:
+                    yield from self._seal_call("", {**event, "id": call}, server=False)
                     yield ApprovalAsked(
                         id=call,
                         name=text(event.get("name")) or "",
@@ -299,6 +301,8 @@ class RunFeed:
         call.waiting += text(added) or ""
         if not (call.id and call.name) or call.id in self._sealed:
             return
+        if self._calls.setdefault(call.id, call) is not call:
+            return  # another call has this id
         if not call.opened:
             call.opened = True
             yield CallOpened(message=message, id=call.id, name=call.name)
@@ -323,16 +327,16 @@ class RunFeed:
         yield from self._close(message, reason=text(reason) or "")
 
     def _seal_call(self, message: str, call: Mapping[str, Any], *, server: bool) -> Iterator[Moment]:
-        name, arguments = text(call.get("name")) or "", text(call.get("arguments")) or "{}"
+        name, arguments = text(call.get("name")) or "", text(call.get("arguments")) or ""
         call_id = identifier(call.get("id"))
         if call_id is None or call_id in self._sealed:
             return
         self._sealed[call_id] = server
-        opened = self._open.get(message)
-        known = next((one for one in opened.calls.values() if one.id == call_id), None) if opened is not None else None
-        if known is None or not known.opened:
+        known = self._calls.get(call_id)
+        if known is None:
             yield CallOpened(message=message, id=call_id, name=name)
         told = known.sent if known is not None else ""
+        arguments = arguments or told or "{}"
         rest = _rest(arguments, told)
         if rest:
             yield CallArguments(id=call_id, text=rest)
@@ -345,6 +349,7 @@ class RunFeed:
         if call is None or call in self._answered:
             return
         self._answered.add(call)
+        yield from self._seal_call("", {"id": call, "name": event.get("name")}, server=False)
         yield ResultGiven(
             id=call,
             name=text(event.get("name")) or "",

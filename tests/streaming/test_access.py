@@ -1,6 +1,7 @@
 """Who may read what over HTTP streams."""
 
 import time
+from typing import Any
 
 import httpx
 import pytest
@@ -10,7 +11,7 @@ from tests.serving import PATIENCE, append, serve
 from tests.signing import API_KEY, SECRET, token
 from tests.streaming.eventsource import EventSource
 
-SECRETS = {"token_secrets": SECRET, "api_keys": API_KEY}
+SECRETS: dict[str, Any] = {"token_secrets": SECRET, "api_keys": API_KEY}
 
 EVERY_WAY = [
     "events?from=start",
