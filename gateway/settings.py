@@ -167,6 +167,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         _Seconds,
         Meta(description="seconds a client has to send the head of its first request (else the connection is cut)"),
     ] = 10.0
+    body_timeout: Annotated[
+        _Seconds, Meta(description="seconds a client has to send the body of a request (else the connection is cut)")
+    ] = 30.0
     deflate_from: Annotated[
         int,
         Meta(

@@ -282,7 +282,7 @@ def serve_workers(settings: Settings, listener: socket.socket, *, started: Calla
 def worker_app() -> Callable[..., Awaitable[None]]:
     """Make the application of a worker process, which ends with its parent however that ends."""
     settings = Settings.from_env(os.environ)
-    StreamingProtocol.head_timeout = settings.handshake_timeout
+    _set_timeouts(settings)
     patience = settings.drain + 2 * DRAIN_MARGIN
     threading.Thread(target=_end_with_parent, args=(patience,), name="parent watch", daemon=True).start()
     return app_from_env()
@@ -307,8 +307,14 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return factory
 
 
-def _config(app: Any, settings: Settings) -> uvicorn.Config:
+def _set_timeouts(settings: Settings) -> None:
+    """Set what is the whole process's."""
     StreamingProtocol.head_timeout = settings.handshake_timeout
+    StreamingProtocol.body_timeout = settings.body_timeout
+
+
+def _config(app: Any, settings: Settings) -> uvicorn.Config:
+    _set_timeouts(settings)
     return uvicorn.Config(
         app,
         factory=isinstance(app, str),
