@@ -101,7 +101,8 @@ class RedisServer:
     def start(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
         settings = {"port": str(self.port), "bind": "127.0.0.1", "dir": str(self.directory), "save": "", **self.options}
-        arguments = [part for name, value in settings.items() for part in (f"--{name}", value)]
+        # Word by word: Redis 6.2 takes a value with a space for one word.
+        arguments = [part for name, value in settings.items() for part in (f"--{name}", *value.split(" "))]
         with (self.directory / "server.log").open("ab") as log:
             program = os.environ.get("GATEWAY_TEST_SERVER") or find_server()
             environment = os.environ if self._clock is None else os.environ | _off(self._clock)

@@ -11,7 +11,7 @@ from typing import Any, cast
 import hiredis
 
 from gateway.broker.port import Listener
-from gateway.broker.wire import Server, packed
+from gateway.broker.wire import Server, explained, packed
 from gateway.errors import BrokerUnavailableError
 
 __all__ = ["RedisLink"]
@@ -221,7 +221,8 @@ class _Ear(asyncio.Protocol):
         """
         self._ping()
         await asyncio.wait([self._settled, self._over], timeout=self._server.timeout, return_when=FIRST_COMPLETED)
-        if not self._settled.done():
+        # An error ends it, though the answer to the ping may have come with it.
+        if self._over.done() or not self._settled.done():
             raise BrokerUnavailableError(f"Redis at {self._server.name}: {self._reason('no acknowledgement in time')}")
 
     async def watch(self, *, ping_after: float) -> None:
@@ -298,7 +299,7 @@ class _Ear(asyncio.Protocol):
 
     def _told(self, item: Any) -> None:
         if isinstance(item, hiredis.ReplyError):
-            self._end(f"it answered: {item}")
+            self._end(f"it answered: {explained(str(item))}")
         elif type(item) is list and item[0] == b"subscribe":
             channel = item[1]
             self._asked[channel] -= 1

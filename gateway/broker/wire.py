@@ -22,7 +22,7 @@ from gateway.broker.scripts import SCRIPTS, Script
 from gateway.errors import BrokerError, BrokerUnavailableError
 from gateway.measures import SHORT, Histogram
 
-__all__ = ["LATE", "Argument", "Server", "Wire", "WireKeeper", "packed"]
+__all__ = ["LATE", "Argument", "Server", "Wire", "WireKeeper", "explained", "packed"]
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +44,15 @@ _PASSING = re.compile(
     r"|max number of clients) "
 )
 """Errors that say "not now" or "not here"; Redis 6.2 wraps those that come out of a script."""
+
+_RIGHTS = re.compile(r"NOPERM|no permissions to|ACL failure in script|can't run this command")
+
+
+def explained(text: str) -> str:
+    """Give a server's error with what to do about it, where it is a right that the user of Redis lacks."""
+    if _RIGHTS.search(text) is None:
+        return text
+    return f"{text} (its user lacks rights that the gateway needs: see the README, Redis)"
 
 
 def packed(*command: Argument) -> bytes:
@@ -308,7 +317,7 @@ class Wire(asyncio.Protocol):
         text = str(error)
         passing = _PASSING.search(text)
         if passing is None:
-            return BrokerError(f"Redis at {self.server.name} answered: {text}")
+            return BrokerError(f"Redis at {self.server.name} answered: {explained(text)}")
         if passing[1] == "READONLY":
             # It was a master at the connect: what every connection knows of it is no longer true.
             for wire in tuple(self.server.wires):

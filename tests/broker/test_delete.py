@@ -379,6 +379,10 @@ async def test_an_answered_deletion_is_on_the_servers_disk(tmp_path: Path, key_p
                 heard.append(command["command"].split(" ")[0])
                 if heard[-1] == "ZREM":
                     break
+        async with Redis.from_url(server.url) as redis:
+            version = str((await redis.info("server"))["redis_version"])
+        if tuple(map(int, version.split("."))) < (7, 2):
+            pytest.skip("servers before 7.2 write to the disk when they like")
         assert heard.index("EVALSHA") < heard.index("WAITAOF") < heard.index("ZREM")
         with server.away():
             pass
