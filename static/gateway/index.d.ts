@@ -487,6 +487,44 @@ export interface Subscription {
   unsubscribe(): void;
 }
 
+/** A topic at a moment: values that do not change any more. */
+export interface View {
+  readonly state: TopicState;
+  readonly behind: number;
+  readonly loading: { part: number; parts: number } | null;
+  readonly error: GatewayError | null;
+  readonly offset: number;
+  readonly title: string | null;
+  /** The conversation so far; the same array until it changes. */
+  readonly messages: readonly Message[];
+  /** What is being written. */
+  readonly open: readonly OpenMessage[];
+  readonly runs: readonly Run[];
+  readonly approvals: readonly Approval[];
+  readonly queue: readonly QueuedMessage[];
+}
+
+/** A topic as a store. Its functions need no `this`. */
+export interface Store {
+  /** The same object until something changed. */
+  get(): View;
+  /** Hear of changes, at most once a frame. The topic is followed from the first listener on, until the last has gone. */
+  subscribe(listener: () => void): () => void;
+}
+
+export interface StoreOptions {
+  joins?: boolean;
+  lens?: Exclude<Lens, 'summary'> | null;
+  /** `requestAnimationFrame` by default; outside of a browser a timer of 16 ms. */
+  schedule?: (run: () => void) => unknown;
+}
+
+/** Follow a topic as React's `useSyncExternalStore` and others' stores take it. */
+export function store(gateway: Gateway, name: string, options?: StoreOptions): Store;
+
+/** Act at most once an animation frame, however often the result is called. */
+export function perFrame(act: () => void, schedule?: (run: () => void) => unknown): () => void;
+
 export const ErrorCode: {
   readonly INTERNAL: 100;
   readonly UNAUTHORIZED: 101;

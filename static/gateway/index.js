@@ -14,3 +14,5 @@ export {
 export { Gateway } from './gateway.js';
 export { merge } from './merge.js';
 export { Mirror } from './mirror.js';
+export { perFrame } from './per_frame.js';
+export { store } from './store.js';
