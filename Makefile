@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 LLM_VENV ?= .venv-llm
 
-.PHONY: demo demo-llm test check bench profile baselines soak browser faketime nginx node clean
+.PHONY: demo demo-llm test check release bench profile baselines soak browser faketime nginx node clean
 
 demo: $(VENV)/.demo
 	$(BIN)/gateway demo $(DEMO)
@@ -23,6 +23,11 @@ check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+# dist/: the source distribution, and the wheel made from it, which `pip install` takes anywhere.
+release: $(VENV)/.dev
+	rm -rf dist
+	$(BIN)/python -m build
 
 # BENCH: names and options, e.g. `make bench BENCH="fanout chat --rounds 3"`; a core or two that nobody else uses.
 bench: $(VENV)/.dev
