@@ -7,20 +7,17 @@ from typing import Any, Protocol
 
 from gateway.adapters.openai_agents import is_streamed_run, streamed_run
 from gateway.adapters.recognition import ADAPTERS, recognised
-from gateway.adapters.response import Adapter, Sink
-from gateway.context.approval import Decision
-from gateway.context.messages import Message, ToolCall
+from gateway.adapters.response import Adapter, Asking, Sink
+from gateway.context.messages import Message
 from gateway.errors import ProviderError
 
 __all__ = ["Consumer", "consume"]
 
 
-class Consumer(Sink, Protocol):
+class Consumer(Sink, Asking, Protocol):
     """What feeding a stream needs of a `Run`."""
 
     def check(self) -> None: ...
-
-    async def approval(self, tool_call: ToolCall) -> Decision: ...
 
 
 async def consume(run: Consumer, stream: Any, *, adapter: str | type[Adapter] | None) -> Message | None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from gateway.adapters.response import Adapter, Call, Response, compact, plain
+from gateway.adapters.response import Adapter, Call, Response, Sink, compact, plain
 from gateway.context.usage import Usage
 from gateway.errors import ProviderError
 from gateway.types import new_id
@@ -24,8 +24,12 @@ class Gemini(Adapter):
 
     kept_as = "gemini"
 
-    _code: Call | None = None
-    """The code whose result is still to come."""
+    def __init__(self, run: Sink) -> None:
+        super().__init__(run)
+        self._code: Call | None = None
+        """The code whose result is still to come."""
+        self._offered: list[Call] = []
+        """The functions that earlier responses called, and nobody has answered."""
 
     async def feed(self, event: Any) -> None:
         """Take the next chunk.
@@ -38,6 +42,11 @@ class Gemini(Adapter):
         error = _field(event, "error")
         if error:
             raise ProviderError(str(error.get("message") or "unknown error"), code=str(error.get("status") or ""))
+        history = _field(event, "automatic_function_calling_history") or ()
+        if history:
+            await self._finish_response()
+            for part in (part for content in history for part in _field(content, "parts") or ()):
+                await self._take_answer(_field(part, "function_response"))
         candidate: Mapping[str, Any] = next(
             (one for one in _field(event, "candidates") or () if not one.get("index")), {}
         )
@@ -84,6 +93,7 @@ class Gemini(Adapter):
     async def _finish_response(self) -> None:
         if self._response is not None and "finish_reason" in self._response.metadata:
             self._code = None
+            self._offered += [call for call in self._response.calls if not call.server]
             await self._end()
 
     @staticmethod
@@ -117,22 +127,20 @@ class Gemini(Adapter):
             failed = _field(result, "outcome") not in {None, "OUTCOME_OK"}
             response.answer(self._code, str(result.get("output") or ""), error=failed)
             self._code = None
-        answered = _field(part, "function_response")
-        if answered:
-            known = True
-            content = compact(answered.get("response"))
-            await self._answer_function(str(answered.get("id") or ""), str(answered.get("name") or ""), content)
         if not known and part.keys() - {"thought", "thought_signature", "thoughtSignature"}:
             response.metadata.setdefault("items", []).append(_described(part))
 
-    async def _answer_function(self, call_id: str, name: str, content: str) -> None:
-        response = self._response
-        calls = response.calls if response is not None else []
-        own = next((call for call in calls if call.id == call_id or (not call_id and call.name == name)), None)
-        if own is not None and response is not None:
-            response.answer(own, content)
-        else:
-            await self._sink.tool_result(call_id, name, content)
+    async def _take_answer(self, answer: Mapping[str, Any] | None) -> None:
+        """Tell what a function answered that the SDK has called; the history that tells it begins with old ones."""
+        if not answer:
+            return
+        call_id, name = answer.get("id"), str(answer.get("name") or "")
+        call = next((one for one in self._offered if one.id == call_id or (not call_id and one.name == name)), None)
+        if call is not None:
+            self._offered.remove(call)
+            await self._sink.tool_call(call.id, call.name, call.arguments)
+            result = answer.get("response") or {}
+            await self._sink.tool_result(call.id, call.name, compact(result), error="error" in result)
 
 
 def _field(raw: Mapping[str, Any], name: str) -> Any:

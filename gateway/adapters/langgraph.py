@@ -7,17 +7,16 @@ from typing import Any
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command, Interrupt
 
-from gateway.adapters.response import compact
+from gateway.adapters.response import Asking, compact
 from gateway.context.approval import Approve, Edit
 from gateway.context.jsonlike import lenient
 from gateway.context.messages import ToolCall
-from gateway.run import Run
 
 __all__ = ["graph_events"]
 
 
 async def graph_events(
-    run: Run, graph: "CompiledStateGraph[Any, Any, Any, Any]", input: Any, config: Mapping[str, Any]
+    run: Asking, graph: "CompiledStateGraph[Any, Any, Any, Any]", input: Any, config: Mapping[str, Any]
 ) -> AsyncIterator[Any]:
     """Give the events of a graph, for `Run.consume`; at each interrupt ask people, and go on with what they decided.
 
@@ -50,7 +49,7 @@ async def graph_events(
         input = Command(resume=dict(zip(asked, answers, strict=True)))  # noqa: A001 - what the graph goes on with
 
 
-async def _decide(run: Run, interrupt: Interrupt) -> dict[str, Any]:
+async def _decide(run: Asking, interrupt: Interrupt) -> dict[str, Any]:
     value = interrupt.value if isinstance(interrupt.value, dict) else {"question": interrupt.value}
     name = str(value.get("name") or value.get("action") or "interrupt")
     arguments = value.get("args", value.get("arguments", value))

@@ -2,18 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any, Protocol
+from typing import Any
 
 from gateway.adapters.openai_responses import Responses
-from gateway.adapters.response import Adapter, Sink, compact
-from gateway.context.approval import Approve, Decision, Edit
+from gateway.adapters.response import Adapter, Asking, Sink, compact
+from gateway.context.approval import Approve, Edit
 from gateway.context.messages import ToolCall
 
 __all__ = ["OpenAIAgents", "is_streamed_run", "streamed_run"]
-
-
-class _Asking(Protocol):
-    async def approval(self, tool_call: ToolCall) -> Decision: ...
 
 
 class OpenAIAgents(Adapter):
@@ -117,7 +113,7 @@ def is_streamed_run(stream: object) -> bool:
     return type(stream).__module__.partition(".")[0] == "agents" and hasattr(stream, "stream_events")
 
 
-async def streamed_run(run: _Asking, result: Any) -> AsyncIterator[Any]:
+async def streamed_run(run: Asking, result: Any) -> AsyncIterator[Any]:
     """Give the events of a streamed run, and go on with it where people have decided what it asks.
 
     Closed early, it cancels the streamed run. The SDK has no way to approve other arguments: a call that is edited is

@@ -6,14 +6,14 @@ from pydantic_ai.capabilities import HandleDeferredToolCalls
 from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, RunContext, ToolApproved, ToolDenied
 
+from gateway.adapters.response import Asking
 from gateway.context.approval import Approve, Edit
 from gateway.context.messages import ToolCall
-from gateway.run import Run
 
 __all__ = ["approvals"]
 
 
-def approvals(run: Run) -> HandleDeferredToolCalls[object]:
+def approvals(run: Asking) -> HandleDeferredToolCalls[object]:
     """Give the capability by which people decide: ``agent.run_stream_events(…, capabilities=[approvals(run)])``.
 
     Args:

@@ -8,12 +8,13 @@ from typing import Any, Protocol
 
 import msgspec
 
+from gateway.context.approval import Decision
 from gateway.context.jsonlike import lenient
 from gateway.context.messages import Message, ToolCall
 from gateway.context.usage import Usage
 from gateway.errors import EventRefusedError, ProviderError
 
-__all__ = ["Adapter", "Call", "Response", "Sink", "compact", "plain"]
+__all__ = ["Adapter", "Asking", "Call", "Response", "Sink", "compact", "plain"]
 
 INTERRUPTED_RESULT = "The call was interrupted: the provider's stream ended without its result."
 
@@ -52,6 +53,12 @@ class Sink(Protocol):
     async def set_context(self, *, agent_name: str) -> None: ...
 
     def sub_agent(self, agent: str) -> AbstractAsyncContextManager["Sink"]: ...
+
+
+class Asking(Protocol):
+    """What asking people needs of a `Run`."""
+
+    async def approval(self, tool_call: ToolCall) -> Decision: ...
 
 
 class Call(msgspec.Struct, kw_only=True):

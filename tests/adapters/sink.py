@@ -5,7 +5,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from gateway.codec import encode_event
-from gateway.context.messages import Message
+from gateway.context.approval import Decision
+from gateway.context.errors import ExecutionCancelled
+from gateway.context.messages import Message, ToolCall
 from gateway.context.usage import Usage
 from gateway.event_types import check_publishable
 
@@ -22,6 +24,10 @@ class RecordingSink:
         emitted: What was kept as events of the agent's own.
         logged: Bookkeeping events, as (type, data).
         agents: The names that the agent was given on the way.
+        ends: What each of them ended by; None where it completed.
+        asked: Calls that people were asked about.
+        decisions: What they will decide, in order.
+        stopped: Why the run shall stop after its step; "" while it shall not.
         children: Of each sub-agent the name and what it said.
 
     """
@@ -35,6 +41,10 @@ class RecordingSink:
         self.emitted: list[dict[str, Any]] = []
         self.logged: list[tuple[str, dict[str, Any]]] = []
         self.agents: list[str] = []
+        self.ends: list[BaseException | None] = []
+        self.asked: list[ToolCall] = []
+        self.decisions: list[Decision] = []
+        self.stopped = ""
         self.children: list[tuple[str, RecordingSink]] = []
         self.order: list[str] = []
         self._reset()
@@ -101,7 +111,20 @@ class RecordingSink:
     async def sub_agent(self, agent: str) -> AsyncIterator["RecordingSink"]:
         child = RecordingSink()
         self.children.append((agent, child))
-        yield child
+        try:
+            yield child
+        except BaseException as error:
+            self.ends.append(error)
+            raise
+        self.ends.append(None)
+
+    def check(self) -> None:
+        if self.stopped:
+            raise ExecutionCancelled(self.stopped)
+
+    async def approval(self, tool_call: ToolCall) -> Decision:
+        self.asked.append(tool_call)
+        return self.decisions.pop(0)
 
     def last(self) -> dict[str, Any]:
         """Give the last message as a plain map."""
