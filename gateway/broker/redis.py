@@ -17,6 +17,7 @@ from gateway.broker.calls import (
     append_arguments,
     appended,
     check_append,
+    check_lease,
     check_names,
     deleted,
     history,
@@ -284,6 +285,7 @@ class RedisBroker:
 
         """
         check_names(run=run, token=token)
+        check_lease(lease)
         wire = await self._wire(self._steps)
         if time.monotonic() - wire.measured > CLOCK_RENEWAL:
             await wire.measure()
