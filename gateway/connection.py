@@ -4,12 +4,12 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any
 
 import gateway
 from gateway.actions import Actions
 from gateway.admission import Admission, Credentials, lasting
-from gateway.codec import encode_json
 from gateway.errors import (
     BrokerUnavailableError,
     CommandError,
@@ -32,17 +32,14 @@ from gateway.frames import (
     encode_reply,
     text_frame,
 )
-from gateway.grants import Identity
 from gateway.hub import Hub
-from gateway.lens import read_lens
 from gateway.limits import Allowance
-from gateway.presence import Attendee
+from gateway.reading import Reading
 from gateway.requests import Requests
 from gateway.session import MESSAGE_TOO_BIG, UNSUPPORTED_TEXT, Session, topic_of
 from gateway.settings import Settings
 from gateway.subscriber import Subscriber
-from gateway.types import Position, Topic, new_id
-from gateway.view import view_of
+from gateway.types import Topic, new_id
 from gateway.wheel import Wheel
 from gateway.writer import FrameWriter
 
@@ -52,9 +49,6 @@ logger = logging.getLogger(__name__)
 
 MAX_RUNNING = 64
 """Commands of one connection that may be under way; then the rest waits in its socket."""
-
-RETRY = 0.25
-"""Seconds until a reader that needs the store is brought up again while the broker is away."""
 
 _CODES = frozenset(DisconnectCode) | {UNSUPPORTED_TEXT, MESSAGE_TOO_BIG}
 """Codes that are counted each by itself; backends may close with any."""
@@ -70,8 +64,6 @@ class Connection:
         "__weakref__",
         "_address",
         "_admission",
-        "_behind",
-        "_catching",
         "_closed",
         "_code",
         "_connecting",
@@ -80,11 +72,11 @@ class Connection:
         "_hub",
         "_lanes",
         "_paused",
+        "_reading",
         "_requests",
         "_running",
         "_session",
         "_settings",
-        "_subscribers",
         "_tasks",
         "_told",
         "_wheel",
@@ -144,9 +136,7 @@ class Connection:
         self._credentials = Credentials(admission, self)
         self._connecting: asyncio.Task[None] | None = None  # the key of its token is being fetched
         self._tasks = tasks
-        self._subscribers: dict[Topic, Subscriber] = {}
-        self._behind: dict[Subscriber, None] = {}
-        self._catching: asyncio.Task[None] | None = None
+        self._reading = Reading(self, hub, self._session, admission=admission, credentials=self._credentials)
         self._lanes: dict[str, asyncio.Task[None]] = {}  # the last command of each topic: they run in order
         self._running: dict[asyncio.Task[None], None] = {}
         self._paused: bool = False
@@ -188,9 +178,7 @@ class Connection:
         self._paused = True
         self._writer.pause_reading()  # who takes no answers asks no questions
         self._wheel.stuck(self)
-        for subscriber in self._subscribers.values():
-            if subscriber.live:
-                subscriber.topic.fall_behind(subscriber)
+        self._reading.pause()
 
     def resumed(self) -> None:
         """Bring up what fell behind."""
@@ -202,7 +190,7 @@ class Connection:
         self.heard_at = asyncio.get_running_loop().time()  # its pong may have waited in the socket
         self._take_more()
         self.tell()
-        self._bring_up()
+        self._reading.bring_up()
 
     def closed(self) -> None:
         """Let go of everything; tasks end soon."""
@@ -215,37 +203,28 @@ class Connection:
         self._hub.readers.pop(self, None)
         self._credentials.close()
         self._admission.limits.connections_of_address.give_back(self._address)
-        for subscriber in self._subscribers.values():
-            self._hub.leave(subscriber)
-            self._absent(subscriber.topic.name)
-        self._subscribers.clear()
+        self._reading.close()
         self.write = _write_nothing
-        self._behind.clear()
         self._wake()
         if self._draining is not None:
             self._draining.cancel()
-        for task in (*self._running, *([self._catching] if self._catching is not None else [])):
+        for task in self._running:
             task.cancel()
-
-    def _count(self) -> None:
-        if len(self._subscribers) < 2:
-            self.pending = None
-        elif self.pending is None:
-            self.pending = []
 
     def _wake(self) -> None:
         if self._writable is not None:
             self._writable.set()
             self._writable = None
 
-    async def _may_write(self) -> None:
+    async def may_write(self) -> None:
         """Wait until the socket takes more, or is gone."""
         while self._paused and not self._closed:
             if self._writable is None:
                 self._writable = asyncio.Event()
             await self._writable.wait()
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run something that ends with the process at the latest."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -258,6 +237,16 @@ class Connection:
             self._draining = asyncio.get_running_loop().call_later(
                 delay, self.close, DisconnectCode.SHUTDOWN, "shutdown"
             )
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether its socket takes nothing right now."""
+        return self._paused
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it has let go."""
+        return self._closed
 
     # What the wheel asks (Timed)
 
@@ -296,38 +285,21 @@ class Connection:
 
     def fell_behind(self, subscriber: Subscriber) -> None:
         """Bring a subscriber up as soon as the socket takes more."""
-        self._behind[subscriber] = None
-        self._bring_up()
+        self._reading.fell_behind(subscriber)
 
     def caught_up(self, subscriber: Subscriber) -> None:
-        """Note that a subscriber is at the head again, unless the piece that brought it there filled the socket."""
-        self._behind.pop(subscriber, None)
-        if self._paused:
-            subscriber.topic.fall_behind(subscriber)
-        else:
+        """Note that a subscriber is at the head again."""
+        if self._reading.caught_up(subscriber):
             self.tell()
 
     def dropped(self, subscriber: Subscriber) -> None:
         """Note that the gateway ended a subscription."""
-        self._behind.pop(subscriber, None)
-        self._subscribers.pop(subscriber.topic.name, None)
-        self._count()
-        self._absent(subscriber.topic.name)
-        self._release(subscriber.topic.name)
+        self._reading.dropped(subscriber)
 
     def announce(self, topic: Topic, frames: bytes) -> None:
         """Tell who comes and goes, unless the socket takes nothing."""
-        if topic in self._subscribers and not self._paused:
+        if topic in self._reading and not self._paused:
             self._writer.write(frames)
-
-    def _absent(self, topic: Topic) -> None:
-        self._hub.presence.unwatch(topic, self)
-        self._hub.presence.leave(topic, self.client)
-
-    def _release(self, topic: Topic) -> None:
-        if topic in self._session.topics:
-            self._session.release(topic)
-            self._credentials.unsubscribe(topic)
 
     # What the admission tells (Expiring)
 
@@ -336,49 +308,15 @@ class Connection:
         if topic is None:
             self.close(DisconnectCode.EXPIRED, "the token has expired")
         else:
-            self._end(topic, UnsubscribeCode.EXPIRED, "the subscription's token has expired")
-
-    def _end(self, topic: Topic, code: UnsubscribeCode, reason: str) -> None:
-        """Unsubscribe from a topic, and say why."""
-        self._leave(topic)
-        self.push(encode_push("unsubscribe", {"code": int(code), "reason": reason}, channel=topic))
+            self._reading.end(topic, UnsubscribeCode.EXPIRED, "the subscription's token has expired")
 
     def tell(self) -> None:
         """Say whether the broker is away, where the client believes otherwise (PROTOCOL.md 3.6)."""
         sure = self._hub.sure
-        if sure == self._told or self._paused or not self.connected or (sure and self._behind):
+        if sure == self._told or self._paused or not self.connected or (sure and self._reading.is_behind):
             return
         self._told = sure
         self.push(encode_push("message", {"data": {"type": "broker", "sure": sure}}))
-
-    def _bring_up(self) -> None:
-        if self._behind and not self._paused and not self._closed and self._catching is None:
-            self._catching = self._spawn(self._catch_up())
-            self._catching.add_done_callback(self._caught)
-
-    async def _catch_up(self) -> None:
-        while self._behind and not self._paused:
-            for subscriber in list(self._behind):
-                if self._paused:
-                    return
-                if subscriber not in self._behind:
-                    continue
-                try:
-                    await self._hub.advance(subscriber)
-                except BrokerUnavailableError:
-                    await asyncio.sleep(RETRY)
-            await asyncio.sleep(0)
-
-    def _caught(self, task: asyncio.Task[None]) -> None:
-        self._catching = None
-        if task.cancelled():
-            return
-        error = task.exception()
-        if error is not None:
-            logger.error("bringing a reader up failed", exc_info=error)
-            self.close(DisconnectCode.SERVER_ERROR, "internal server error")
-        else:
-            self._bring_up()  # it may have been resumed while the task ended
 
     # Commands
 
@@ -416,7 +354,7 @@ class Connection:
         if self._admission.authority.knows(token):
             self._connect(command, token)
         else:
-            self._connecting = self._spawn(self._connect_later(command, token))
+            self._connecting = self.spawn(self._connect_later(command, token))
 
     async def _connect_later(self, command: Command, token: str | None) -> None:
         try:
@@ -462,7 +400,7 @@ class Connection:
     def _run_in_lane(self, command: Command) -> None:
         request = command.request
         lane = getattr(request, "channel", None) or ""
-        task = self._spawn(self._run(command, self._lanes.get(lane)))
+        task = self.spawn(self._run(command, self._lanes.get(lane)))
         self._lanes[lane] = task
         self._running[task] = None
 
@@ -481,7 +419,7 @@ class Connection:
                 return
         if before is not None and not before.done():
             await asyncio.wait([before])
-        await self._may_write()
+        await self.may_write()
         try:
             try:
                 async with asyncio.timeout(self._settings.command_timeout):
@@ -507,110 +445,23 @@ class Connection:
             **self._requests.methods,
             "unsubscribe": self._unsubscribe,
             "refresh": self._refresh,
-            "sub_refresh": self._refresh_topic,
+            "sub_refresh": self._reading.refresh_topic,
         }
         if isinstance(command.request, SubscribeRequest):
-            await self._subscribe(command, command.request)
+            await self._reading.subscribe(command.request, partial(self._reply, command))
             return
-        result = await handlers[command.method](command.request)
+        self._reply(command, await handlers[command.method](command.request))
+
+    def _reply(self, command: Command, result: dict[str, Any]) -> None:
         self.push(encode_reply(command, result))
 
-    async def _subscribe(self, command: Command, request: SubscribeRequest) -> None:
-        lens = read_lens(request.data)
-        topic = self._session.subscribe(request.channel)
-        entered = admitted = False
-        try:
-            await self._admission.authority.ready(request.token)
-            identity = self._credentials.subscribe(topic, request.token)
-            admitted = True
-            view = view_of(lens, identity.redaction(topic))
-            if request.join_leave:
-                identity.require("presence", topic)
-                await self._hub.presence.watch(topic, self)
-            asked = Position(epoch=request.epoch or "", offset=request.offset or 0) if request.recover else None
-            while True:
-                await self._may_write()
-                subscriber, reply = await self._hub.join(self, topic, asked=asked, mirror=request.mirror, view=view)
-                if not self._paused:
-                    break
-            self._recheck(topic, identity)
-            if request.refuse_unrecovered and reply.get("recovered") is False:
-                raise CommandError(ErrorCode.UNRECOVERABLE_POSITION, "the position cannot be continued")
-            reply["data"] = {"grants": identity.verbs(topic), **reply.get("data", {})}
-            if request.token:
-                reply.update(lasting(identity))
-            if request.join_leave:
-                reply["join_leave"] = True
-            # One step from here on: the reply first, then live.
-            self._subscribers[topic] = subscriber
-            self._count()
-            entered = True
-            self.push(encode_reply(command, reply))
-            if self._closed:
-                self._absent(topic)
-            else:
-                self._hub.enter(subscriber)
-                # A board of a thousand topics would have to be listed on each of them.
-                if not subscriber.summarised:
-                    self._hub.presence.enter(topic, self._attendee(identity))
-        finally:
-            if not entered:
-                self._hub.presence.unwatch(topic, self)
-                if admitted:
-                    self._release(topic)
-                else:
-                    self._session.release(topic)
-
-    def _recheck(self, topic: Topic, identity: Identity) -> None:
-        """Refuse a subscription where its token ran out, or another one came, while the topic was read for it."""
-        if topic not in self._session.topics:
-            raise CommandError(ErrorCode.TOKEN_EXPIRED, "the token has expired")
-        now = self._credentials.of(topic)
-        now.require("read", topic)
-        if now.redaction(topic) != identity.redaction(topic):
-            raise CommandError(ErrorCode.INTERNAL, "what may be seen has changed; try again", temporary=True)
-
-    def _attendee(self, identity: Identity) -> Attendee:
-        whole = self._credentials.identity
-        found = {"conn_info": whole.info, "chan_info": identity.info if identity is not whole else None}
-        told = {name: info for name, info in found.items() if info is not None}
-        return Attendee(client=self.client, user=identity.user, told=encode_json(told).decode() if told else "")
-
     async def _unsubscribe(self, request: TopicRequest) -> dict[str, Any]:
-        self._leave(topic_of(request.channel))
+        self._reading.leave(topic_of(request.channel))
         return {}
 
-    def _leave(self, topic: Topic) -> None:
-        subscriber = self._subscribers.pop(topic, None)
-        self._count()
-        if subscriber is not None:
-            self._behind.pop(subscriber, None)
-            self._hub.leave(subscriber)
-            self._absent(topic)
-        self._release(topic)
-
     async def _refresh(self, request: RefreshRequest) -> dict[str, Any]:
-        await self._admission.authority.ready(request.token)
-        before = self._credentials.identity
-        self._credentials.refresh(request.token)
-        identity = self._credentials.identity
-        for topic in list(self._subscribers):
-            if self._credentials.of(topic) is not identity:
-                continue  # it has a token of its own
-            if not identity.may("read", topic):
-                self._end(topic, UnsubscribeCode.SERVER, "permission denied")
-            elif identity.redaction(topic) != before.redaction(topic):
-                self._end(topic, UnsubscribeCode.INSUFFICIENT_STATE, "what may be seen has changed")
+        identity = await self._reading.refresh(request)
         return {"client": self.client, "version": gateway.__version__, **lasting(identity)}
-
-    async def _refresh_topic(self, request: RefreshRequest) -> dict[str, Any]:
-        await self._admission.authority.ready(request.token)
-        topic = topic_of(request.channel or "")
-        before = self._credentials.of(topic).redaction(topic)
-        identity = self._credentials.refresh_topic(topic, request.token)
-        if identity.redaction(topic) != before:
-            self._end(topic, UnsubscribeCode.INSUFFICIENT_STATE, "what may be seen has changed")
-        return lasting(identity)
 
 
 def _write_nothing(_frames: bytes) -> None:
