@@ -23,6 +23,9 @@ _logger = logging.getLogger(__name__)
 EXPIRED = Reject(reason="nobody decided in time")
 """What an approval that expired comes to."""
 
+MAX_TIMEOUT = 10 * 365 * 24 * 3600
+"""Seconds of the longest question that expires at all."""
+
 _CLOCK_STEP = 0.05
 """Seconds between two tries to write that an approval expired: Redis' clock may be a little behind ours."""
 
@@ -67,14 +70,14 @@ class Approvals:
             timeout: Seconds until the question expires, which is a no; None waits for ever.
 
         Raises:
-            ValueError: The call has no id or no name, or the timeout is not above 0.
+            ValueError: The call has no id or no name, or the timeout is not above 0 and at most 10 years.
             EventRefusedError: The call breaks an entry rule.
 
         """
         if not call.id or not call.name or not isinstance(call.arguments, str):
             raise ValueError(f"expected a call with an id, a name and arguments as JSON text, got {call!r:.200}")
-        if timeout is not None and not timeout > 0:
-            raise ValueError(f"expected a timeout above 0, got {timeout}")
+        if timeout is not None and not 0 < timeout <= MAX_TIMEOUT:
+            raise ValueError(f"expected a timeout above 0 and of at most {MAX_TIMEOUT} seconds, got {timeout}")
         await self._writer.ready()
         asked = self._asked.get(call.id)
         if asked is None:

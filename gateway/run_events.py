@@ -14,12 +14,16 @@ from gateway.context.redaction import redacted, secrets_of
 from gateway.context.usage import Usage
 from gateway.errors import EventRefusedError
 from gateway.event_types import check_publishable
+from gateway.fields import index as as_index
 from gateway.recorder import outgoing
 from gateway.run_writer import RunWriter
 from gateway.types import Position, new_id
 from gateway.unfinished import UnfinishedMessages, in_text
 
 __all__ = ["RunEvents"]
+
+MAX_NAMES = 16 * 1024
+"""Bytes that the id and the name of a tool call have as JSON: they travel in one event with a piece of text."""
 
 
 class RunEvents:
@@ -93,9 +97,17 @@ class RunEvents:
             name: The tool's name, once it is known.
             message: As of `delta`.
 
+        Raises:
+            EventRefusedError: The index is no integer of 0 or more, or id and name are too long.
+
         """
         await self._writer.ready()
+        # Here, as the delta itself is only encoded when it leaves.
+        if as_index(index) is None:
+            raise EventRefusedError(f"expected an index of 0 or more, got {index!r:.80}")
         names = {key: value for key, value in (("id", id), ("name", name)) if value}
+        if names and len(encode_json(names)) > MAX_NAMES:
+            raise EventRefusedError(f"expected an id and a name of at most {MAX_NAMES} bytes")
         if text or names:
             opened = self._messages.opened(message)
             piece = opened.add_call(index, text, names, now=self._now())

@@ -71,6 +71,16 @@ async def field(redis: Any, prefix: str, run: str) -> str:
         ("edit", {"arguments": '{"to": "eve"}'}, Edit(arguments={"to": "eve"})),
     ],
 )
+@pytest.mark.parametrize("timeout", [0, -1.0, float("nan"), float("inf"), 1e15])
+async def test_timeout_that_is_none_is_refused_before_anybody_is_asked(
+    publisher: Publisher, broker: RedisBroker, timeout: float
+) -> None:
+    async with publisher.run(TOPIC, agent="a") as run:
+        with pytest.raises(ValueError, match="expected a timeout above 0 and of at most 315360000 seconds"):
+            await run.approval(CALL, timeout=timeout)
+        assert (await mirror(broker, TOPIC))["approvals"] == []
+
+
 async def test_answer_is_what_people_decide(
     publisher: Publisher, broker: RedisBroker, decision: str, more: dict[str, str], expected: Decision
 ) -> None:

@@ -73,6 +73,26 @@ async def test_empty_deltas_are_not_published(publisher: Publisher, broker: Redi
     assert await kinds(broker) == ["agent_start", "context", "agent_complete"]
 
 
+@pytest.mark.parametrize(
+    "piece",
+    [
+        {"index": -1, "text": "x"},
+        {"index": 2**53, "text": "x"},
+        {"index": 1.5, "text": "x"},
+        {"index": 0, "id": "x" * 17_000},
+        {"index": 0, "name": "\x00" * 3000},
+    ],
+)
+async def test_piece_of_a_call_that_could_not_be_stored_is_refused_at_once(
+    publisher: Publisher, broker: RedisBroker, piece: dict[str, Any]
+) -> None:
+    async with publisher.run(TOPIC, agent="a") as run:
+        with pytest.raises(EventRefusedError, match="expected an i"):
+            await run.tool_call_delta(**piece)
+        await run.tool_call_delta(index=0, id="i" * 16_000, text="\x00" * 20_000)
+    assert (await mirror(broker, TOPIC))["runs"][0]["status"] == "completed"
+
+
 async def test_characters_cut_in_two_arrive_whole(publisher: Publisher, broker: RedisBroker) -> None:
     async with publisher.run(TOPIC, agent="a") as run:
         for unit in ("a", "\ud83d", "\ude00", "\ud83d"):

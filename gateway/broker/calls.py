@@ -33,6 +33,7 @@ __all__ = [
     "append_arguments",
     "appended",
     "check_append",
+    "check_lease",
     "check_names",
     "deleted",
     "history",
@@ -50,7 +51,15 @@ RESERVE = 64 * 1024
 """Bytes of a full topic that are still taken of what stops a run or answers its questions."""
 _URGENT = {"approval_decided", "cancel_requested"}
 
+MAX_LEASE = 30 * 24 * 3600 * 1000
+"""Milliseconds of the longest lease."""
+MAX_DEADLINE = 10**14
+"""Redis time in ms: Lua writes numbers from there on as 1e+14, which is none in the stored format."""
+MAX_SEQ = 2**53 - 1
+
 _NAME = re.compile(r"[!-~]{1,1000}\Z")
+_HASH = re.compile(r"[!-~]{0,128}\Z")
+_DEADLINE = re.compile(r"\S+ (\d+)")
 _FIELD = re.compile(r"[wram]:.", re.DOTALL)
 _TYPE = re.compile(r"[A-Za-z0-9_.-]{0,64}\Z")
 _PLAIN = re.compile(r"[A-Za-z0-9_.:-]*\Z")
@@ -70,12 +79,21 @@ def check_append(request: AppendRequest) -> None:
         check_names(run=request.run, token=request.token)
     elif request.log is not None or request.lease is not None:
         raise ValueError("a log step and a lease need a run and its token")
+    if request.lease is not None:
+        check_lease(request.lease)
+    if (log := request.log) is not None and not (
+        0 <= log.first <= log.next <= MAX_SEQ and _HASH.match(log.before) and _HASH.match(log.after)
+    ):
+        raise ValueError(f"expected a log step from a seq of 0 or more to a later one, and their hashes, got {log}")
     for condition in request.conditions:
         if condition.op not in {"=", "!", ">", "<"} or not _FIELD.match(condition.field):
             raise ValueError(f"expected a condition on a field w:, r:, a: or m: with = ! > or <, got {condition}")
     for change in request.changes:
         if not _FIELD.match(change.field):
             raise ValueError(f"expected a change of a field w:, r:, a: or m:, got {change.field!r}")
+        ahead = _DEADLINE.match(change.value) if change.field.startswith("a:") else None
+        if ahead is not None and int(ahead[1][:20]) >= MAX_DEADLINE:
+            raise ValueError(f"expected a deadline below {MAX_DEADLINE} ms, got {ahead[1][:40]}")
     if len(request.conditions) > MAX_ENTRIES or len(request.changes) > MAX_ENTRIES:
         raise ValueError(f"expected at most {MAX_ENTRIES} conditions and as many changes")
     if not 1 <= len(request.entries) <= MAX_ENTRIES:
@@ -152,6 +170,17 @@ def check_names(**names: str) -> None:
     for what, name in names.items():
         if not _NAME.match(name):
             raise ValueError(f"expected a {what} of 1 to 1,000 visible ASCII characters, got {name[:100]!r}")
+
+
+def check_lease(lease: int) -> None:
+    """Check how long a lease is to be.
+
+    Raises:
+        ValueError: It is not from 1 ms to 30 days.
+
+    """
+    if not 1 <= lease <= MAX_LEASE:
+        raise ValueError(f"expected a lease from 1 ms to 30 days, got one of {lease} ms")
 
 
 def append_answer(answer: Any) -> AppendAnswer:
