@@ -269,6 +269,9 @@ function drawBlocks(parent, view, source) {
 /** The elements whose end is where writing goes on. */
 const INTO = new Set(['P', 'UL', 'OL', 'LI', 'BLOCKQUOTE', 'H3', 'H4', 'H5', 'H6', 'STRONG', 'EM', 'DEL', 'A', 'CODE', 'PRE', 'SPAN', 'DIV', 'TR', 'TD', 'TH']);
 
+/** From so many blocks on those out of view are not laid out; in each short text that would cost more than it saves. */
+const LONG = 30;
+
 /** A Markdown text that may grow. */
 export class MarkdownView {
   /** @type {HTMLElement} */
@@ -338,6 +341,7 @@ export class MarkdownView {
   }
 
   #draw() {
+    if (this.#blocks.document.children.length > LONG) this.element.classList.add('long');
     drawBlocks(this.element, this.#view, this.#blocks.document);
   }
 
