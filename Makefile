@@ -5,8 +5,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 LLM_VENV ?= .venv-llm
+# Processes that run the Python tests; most of their time they wait.
+TESTERS ?= 3
 
-.PHONY: demo demo-llm test check release bench profile baselines soak browser faketime nginx node clean
+.PHONY: demo demo-llm test check release settings bench profile baselines soak browser faketime nginx node clean
 
 demo: $(VENV)/.demo
 	$(BIN)/gateway demo $(DEMO)
@@ -16,7 +18,7 @@ demo-llm: $(VENV)/.demo $(LLM_VENV)/.ready
 	$(BIN)/python examples/demo_llm.py $(LLM_VENV)/bin/python $(DEMO)
 
 test: $(VENV)/.dev browser faketime nginx node
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses $(TESTERS) --dist loadfile
 	cd tests/js && node --test
 
 check: $(VENV)/.dev
@@ -28,6 +30,10 @@ check: $(VENV)/.dev
 release: $(VENV)/.dev
 	rm -rf dist
 	$(BIN)/python -m build
+
+# The reference of all settings, from the code.
+settings: $(VENV)/.dev
+	$(BIN)/python examples/deploy/settings.py > examples/deploy/SETTINGS.md
 
 # BENCH: names and options, e.g. `make bench BENCH="fanout chat --rounds 3"`; a core or two that nobody else uses.
 bench: $(VENV)/.dev
@@ -54,6 +60,8 @@ $(VENV)/.demo: $(VENV)/bin/python pyproject.toml
 $(VENV)/.dev: $(VENV)/bin/python pyproject.toml
 	@echo "Installing the gateway and its test tools into $(VENV)"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	# It wants websockets below 17 for realtime voices, which nothing here speaks.
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps 'openai-agents>=0.24'
 	@touch $@ $(VENV)/.demo
 
 $(LLM_VENV)/.ready:
