@@ -62,15 +62,6 @@ async def field(redis: Any, prefix: str, run: str) -> str:
     return "" if value is None else value.decode()
 
 
-@pytest.mark.parametrize(
-    ("decision", "more", "expected"),
-    [
-        ("approve", {}, Approve()),
-        ("reject", {}, Reject()),
-        ("reject", {"reason": "too dear"}, Reject(reason="too dear")),
-        ("edit", {"arguments": '{"to": "eve"}'}, Edit(arguments={"to": "eve"})),
-    ],
-)
 @pytest.mark.parametrize("timeout", [0, -1.0, float("nan"), float("inf"), 1e15])
 async def test_timeout_that_is_none_is_refused_before_anybody_is_asked(
     publisher: Publisher, broker: RedisBroker, timeout: float
@@ -81,6 +72,15 @@ async def test_timeout_that_is_none_is_refused_before_anybody_is_asked(
         assert (await mirror(broker, TOPIC))["approvals"] == []
 
 
+@pytest.mark.parametrize(
+    ("decision", "more", "expected"),
+    [
+        ("approve", {}, Approve()),
+        ("reject", {}, Reject()),
+        ("reject", {"reason": "too dear"}, Reject(reason="too dear")),
+        ("edit", {"arguments": '{"to": "eve"}'}, Edit(arguments={"to": "eve"})),
+    ],
+)
 async def test_answer_is_what_people_decide(
     publisher: Publisher, broker: RedisBroker, decision: str, more: dict[str, str], expected: Decision
 ) -> None:
