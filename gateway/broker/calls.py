@@ -176,11 +176,11 @@ def check_lease(lease: int) -> None:
     """Check how long a lease is to be.
 
     Raises:
-        ValueError: It is not from 1 ms to 30 days.
+        ValueError: It is not from 0 ms to 30 days.
 
     """
-    if not 1 <= lease <= MAX_LEASE:
-        raise ValueError(f"expected a lease from 1 ms to 30 days, got one of {lease} ms")
+    if not 0 <= lease <= MAX_LEASE:
+        raise ValueError(f"expected a lease of 0 ms to 30 days, got one of {lease} ms")
 
 
 def append_answer(answer: Any) -> AppendAnswer:

@@ -54,7 +54,7 @@ def test_append_arguments_of_everything() -> None:
         {"run": "run 1", "token": "t"},
         {"log": LogStep(first=0, before="", next=1, after="h")},
         {"lease": 5},
-        {"run": "r", "token": "t", "lease": 0},
+        {"run": "r", "token": "t", "lease": -1},
         {"run": "r", "token": "t", "lease": 31 * 24 * 3600 * 1000},
         {"run": "r", "token": "t", "log": LogStep(first=-1, before="", next=1, after="h")},
         {"run": "r", "token": "t", "log": LogStep(first=2, before="", next=1, after="h")},
