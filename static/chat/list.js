@@ -1,7 +1,7 @@
 import { el, glyph, setChildren } from './dom.js';
 import { wordFor } from './run_state.js';
-import { listTime } from './time.js';
-import { groups } from './topics.js';
+import { elapsed, listTime } from './time.js';
+import { ENDED, groups } from './topics.js';
 import { addressOf } from './address.js';
 
 /** The gateway is asked for its topics this often, in ms. */
@@ -37,6 +37,9 @@ export class List {
     try {
       this.#topics = await this.#options.load();
       this.#loaded = true;
+      const { current, briefs } = this.#options;
+      // What is opened inside of the conversation is followed there.
+      briefs.follow(this.#topics.map(({ topic }) => topic).filter((topic) => topic !== current && !topic.startsWith(`${current}/`)));
       this.#options.mark();
     } catch {
       // Without an answer the list stays as it was; the foot says what the connection is like.
@@ -56,8 +59,9 @@ export class List {
     const now = Date.now();
     const filter = this.#options.search.value;
     const all = this.#topics.some(({ topic }) => topic === this.#options.current) || this.#state === null ? this.#topics : [{ topic: this.#options.current, at: now }, ...this.#topics];
-    const found = groups(all.slice(0, ROWS), { current: this.#options.current, title: this.#options.title(), state: this.#state, memory: this.#options.memory, filter, now });
-    const name = JSON.stringify([found, this.#state, this.#facts, this.#loaded, filter === '']);
+    const found = groups(all.slice(0, ROWS), { current: this.#options.current, title: this.#options.title(), state: this.#state, memory: this.#options.memory, brief: (topic) => this.#options.briefs.of(topic), filter, now });
+    const times = found.flatMap(({ rows }) => rows.map((row) => this.#time(row, now)));
+    const name = JSON.stringify([found, times, this.#state, this.#facts, this.#loaded, filter === '']);
     if (name === this.#shown) return true;
     this.#shown = name;
     const focused = document.activeElement instanceof HTMLElement && this.#options.root.contains(document.activeElement) ? document.activeElement.dataset.topic : undefined;
@@ -72,18 +76,31 @@ export class List {
    * @param {Chat.Row} row
    * @param {number} now
    */
-  #row({ topic, at, title, unread }, now) {
+  #row(row, now) {
+    const { topic, title, state, unread } = row;
     const current = topic === this.#options.current;
-    const state = current ? this.#state : null;
     const link = el(
       'a',
       { class: 'conv', href: addressOf(topic), 'data-topic': topic, 'data-unread': unread, ...(current && { 'aria-current': 'page' }) },
       state === null ? el('span') : glyph(state, { label: wordFor(/** @type {any} */ (state), this.#facts).word }),
       el('span', { class: 'title cut' }, title),
-      el('time', { class: state === 'waiting' ? 'when t-wait' : 'when' }, (state === 'waiting' && this.#facts.left) || listTime(at, now)),
+      el('time', { class: state === 'waiting' ? 'when t-wait' : 'when' }, this.#time(row, now)),
       el('span', { class: 'sub cut' }, title === topic ? '' : topic),
     );
     if (unread) link.append(el('span', { class: 'sr' }, 'New since you looked'));
     return el('li', {}, link);
+  }
+
+  /**
+   * How long there is to decide, how long it runs, or when it was last heard of.
+   * @param {Chat.Row} row
+   * @param {number} now
+   */
+  #time({ topic, at, state, started, expires }, now) {
+    if (topic === this.#options.current) return (state === 'waiting' && this.#facts.left) || listTime(at, now);
+    const server = this.#options.clock.now();
+    if (state === 'waiting' && expires !== null) return elapsed(Math.max(0, expires - server + 999));
+    if (state !== null && !ENDED.has(state) && started !== null) return elapsed(server - started);
+    return listTime(at, now);
   }
 }

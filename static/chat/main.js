@@ -5,6 +5,7 @@ import { pageToken } from '../token.js';
 import { addressOf, fragmentOf, freshTopic, messageOf, topicOf, wrongTopicOf } from './address.js';
 import { Announcer } from './announcer.js';
 import { denied, firstRun, loading, wrongTopic } from './blank.js';
+import { Briefs } from './briefs.js';
 import { Composer } from './composer.js';
 import { Conversation } from './conversation.js';
 import { Decisions } from './decisions.js';
@@ -48,7 +49,7 @@ const topic = topicOf(location.search) ?? freshTopic(crypto.getRandomValues(new 
 const wrong = wrongTopicOf(location.search);
 if (wrong === null && topicOf(location.search) !== topic) history.replaceState(null, '', addressOf(topic) + location.hash);
 
-const gateway = new Gateway({ url: new URL('connection/websocket', document.baseURI).href, token: pageToken() });
+const gateway = new Gateway({ url: new URL('connection/websocket', document.baseURI).href, token: pageToken(), hiddenRate: 1 });
 const subscription = gateway.subscribe(topic, { joins: true });
 const { mirror } = subscription;
 
@@ -234,7 +235,8 @@ const panel = new Panel({
   },
 });
 
-const list = new List({ root: $('list'), search: $('search'), current: topic, title, memory, load: () => gateway.topics(), mark: () => painter.mark(list) });
+const briefs = new Briefs((name) => gateway.subscribe(name, { lens: 'summary' }), () => painter.mark(list));
+const list = new List({ root: $('list'), search: $('search'), current: topic, title, memory, load: () => gateway.topics(), briefs, clock, mark: () => painter.mark(list) });
 
 /** What is around the conversation and follows the connection: the dock, the foot of the list, the page's title. */
 const dock = {

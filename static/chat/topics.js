@@ -2,7 +2,8 @@
 
 import { daysAgo } from './time.js';
 
-const ENDED = new Set(['done', 'failed', 'stopped', 'lost']);
+/** States of a run that is over. */
+export const ENDED = new Set(['done', 'failed', 'stopped', 'lost']);
 /** What is remembered of topics is bounded: so many. */
 const REMEMBERED = 500;
 
@@ -62,19 +63,24 @@ export class TopicMemory {
  * @param {Chat.GroupsOptions} options
  * @returns {Chat.Group[]}
  */
-export function groups(topics, { current, title: currentTitle, state, memory, filter, now }) {
+export function groups(topics, { current, title: currentTitle, state, memory, brief, filter, now }) {
   const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
   /** @type {Map<string, Chat.Row[]>} */
   const found = new Map();
+  const names = new Set(topics.map(({ topic }) => topic));
   for (const { topic, at } of topics) {
-    const title = topic === current ? currentTitle : (memory.title(topic) ?? topic);
+    // A sub-agent's is shown inside of the one that it belongs to.
+    if (topic !== current && words.length === 0 && names.has(topic.slice(0, Math.max(0, topic.lastIndexOf('/'))))) continue;
+    const other = topic === current ? null : brief(topic);
+    const title = topic === current ? currentTitle : (other?.title ?? memory.title(topic) ?? topic);
+    const shown = topic === current ? state : (other?.state ?? null);
     const text = `${title} ${topic}`.toLowerCase();
     if (!words.every((word) => text.includes(word))) continue;
     const days = daysAgo(at, now);
-    const busy = topic !== current || state === null || ENDED.has(state) ? null : state === 'waiting' ? 'Needs you' : 'Running';
+    const busy = shown === null || ENDED.has(shown) ? null : shown === 'waiting' ? 'Needs you' : 'Running';
     const group = busy ?? (days <= 0 ? 'Today' : days === 1 ? 'Yesterday' : 'Earlier');
     const seen = memory.seen(topic);
-    const row = { topic, at, title, unread: topic !== current && seen > 0 && at > seen };
+    const row = { topic, at, title, state: shown, started: other?.started ?? null, expires: other?.expires ?? null, unread: topic !== current && seen > 0 && at > seen };
     const rows = found.get(group);
     if (rows === undefined) found.set(group, [row]);
     else rows.push(row);

@@ -151,6 +151,8 @@ declare namespace Chat {
     title: () => string;
     memory: import('./topics.js').TopicMemory;
     load: () => Promise<{topic: string, at: number}[]>;
+    briefs: import('./briefs.js').Briefs;
+    clock: import('./time.js').ServerClock;
     /** Something is to be painted. */
     mark: () => void;
   }
@@ -308,8 +310,15 @@ declare namespace Chat {
     /** Last heard of, Unix time in ms. */
     at: number;
     title: string;
+    state: string|null;
+    /** Of its latest run, Unix time in ms; known of other topics than that of the page. */
+    started: number|null;
+    /** When its oldest question is decided by nobody any more, Unix time in ms. */
+    expires: number|null;
     unread: boolean;
   }
+  /** What is known of a topic that is not on the page. */
+  type Brief = {title: string|null, state: string|null, started: number|null, expires: number|null};
   type Group = {title: string, rows: Row[]};
   interface GroupsOptions {
     /** The topic on the page. */
@@ -319,6 +328,8 @@ declare namespace Chat {
     memory: TopicMemory;
     /** Of that topic, where it runs or waits. */
     state: string|null;
+    /** What is known of another topic. */
+    brief: (topic: string) => Brief|null;
     /** Words that a row must hold, in its title or topic. */
     filter: string;
     now: number;

@@ -170,7 +170,7 @@ test('topics: groups by day, titles and unread where they are known', () => {
     { topic: 'c', at: now - 86_400_000 },
     { topic: 'd', at: now - 9 * 86_400_000 },
   ];
-  const all = groups(topics, { current: 'a', title: 'Alpha', state: 'done', memory, filter: '', now });
+  const all = groups(topics, { current: 'a', title: 'Alpha', state: 'done', memory, brief: () => null, filter: '', now });
   assert.deepEqual(all.map(({ title, rows }) => [title, rows.map((row) => row.title)]), [
     ['Today', ['Alpha', 'Beta']],
     ['Yesterday', ['c']],
@@ -179,10 +179,29 @@ test('topics: groups by day, titles and unread where they are known', () => {
   assert.deepEqual(all[0].rows.map(({ unread }) => unread), [false, true]);
   assert.equal(all[1].rows[0].unread, false, 'what was never looked at is not called new');
   for (const [state, group] of [['waiting', 'Needs you'], ['thinking', 'Running'], ['failed', 'Today'], [null, 'Today']]) {
-    const [{ title, rows }] = groups(topics, { current: 'a', title: 'Alpha', state, memory, filter: '', now });
+    const [{ title, rows }] = groups(topics, { current: 'a', title: 'Alpha', state, memory, brief: () => null, filter: '', now });
     assert.deepEqual([title, rows[0].topic], [group, 'a']);
   }
-  assert.deepEqual(groups(topics, { current: 'a', title: 'Alpha', state: 'done', memory, filter: 'BET', now }).flatMap(({ rows }) => rows.map(({ topic }) => topic)), ['b']);
+  assert.deepEqual(groups(topics, { current: 'a', title: 'Alpha', state: 'done', memory, brief: () => null, filter: 'BET', now }).flatMap(({ rows }) => rows.map(({ topic }) => topic)), ['b']);
+});
+
+test('topics: what is told of the others gives them titles and groups, and hides sub-agents', () => {
+  const now = new Date(2026, 5, 10, 12).getTime();
+  const memory = new TopicMemory(new Storage());
+  const topics = ['a', 'b', 'c', 'b/run', 'x/run'].map((topic) => ({ topic, at: now }));
+  const briefs = new Map([
+    ['b', { title: 'Beta', state: 'waiting', started: now - 5000, expires: now + 60_000 }],
+    ['c', { title: null, state: 'done', started: now - 5000, expires: null }],
+    ['x/run', { title: 'An orphan', state: 'tool', started: now, expires: null }],
+  ]);
+  const rows = (filter) =>
+    groups(topics, { current: 'a', title: 'Alpha', state: null, memory, brief: (topic) => briefs.get(topic) ?? null, filter, now }).map(({ title, rows: found }) => [title, found.map((row) => row.title)]);
+  assert.deepEqual(rows(''), [
+    ['Needs you', ['Beta']],
+    ['Running', ['An orphan']],
+    ['Today', ['Alpha', 'c']],
+  ]);
+  assert.deepEqual(rows('b/run'), [['Today', ['b/run']]]);
 });
 
 test('topics: memory survives a reload, is bounded, and survives what it cannot read', () => {
