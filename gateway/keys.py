@@ -18,6 +18,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
@@ -52,6 +53,18 @@ _CURVES = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
 
 _RSA = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 _RSA_BITS = 2048  # RFC 7518, 3.3
+
+_NO_KEY = (
+    PyJWTError,
+    UnsupportedAlgorithm,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    NotImplementedError,
+    TypeError,
+    ValueError,
+)
+"""What the libraries raise for a JWK that is none: NotImplementedError for the algorithm `none`, say."""
 
 
 class KeySetError(Exception):
@@ -143,7 +156,7 @@ def _key_of_jwk(jwk: object, *, secrets: bool) -> Key | None:
     try:
         value = PyJWK(jwk).key
         key = secret_key(value, id=name) if isinstance(value, bytes) else _public_key(value, id=name)
-    except (PyJWTError, TypeError, ValueError) as error:
+    except _NO_KEY as error:
         # Its message may quote the key.
         logger.warning("the key %.80r of the key set is left out: %s", name, type(error).__name__)
         return None

@@ -79,6 +79,7 @@ def test_keys_of_a_set_that_are_not_for_us_are_left_out(tmp_path: Path) -> None:
         {**RS.named("pinned").jwk, "alg": "RS384"},
         {"kty": "oct", "kid": "short", "k": "c2hvcnQ"},
         {"kty": "weird"},
+        {**RS.named("none").jwk, "alg": "none"},
         "no object",
         {**ED.named("good").jwk, "use": "sig"},
     ]

@@ -76,7 +76,17 @@ _FIELDS = mostly(
 )
 _VALUES = (
     st.sampled_from(
-        ["", "pending 0", "pending 99999999999999", "pending -1", "pending x", "queued", "end x 1 1", "x\ny"]
+        [
+            "",
+            "pending 0",
+            "pending 99999999999999",
+            f"pending {10**18}",
+            "pending -1",
+            "pending x",
+            "queued",
+            "end x 1 1",
+            "x\ny",
+        ]
     )
     | TEXTS
 )
@@ -114,7 +124,9 @@ _APPENDS = st.fixed_dictionaries(
             st.sampled_from([999, 1000, 1001]),
         ),
         "log": _LOGS,
-        "lease": st.none() | st.just(30_000) | st.sampled_from([1, 30_000, 0, -1, 2**53, 10**18]),
+        "lease": st.none()
+        | st.just(30_000)
+        | st.sampled_from([1, 30_000, 0, -1, 30 * 24 * 3600 * 1000, 2**53, 10**18]),
         "conditions": st.lists(
             st.builds(
                 lambda field, op, value: Condition(field=field, op=op, value=value),
