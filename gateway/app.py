@@ -26,8 +26,12 @@ from gateway.broker.redis import RedisBroker
 from gateway.dashboard import routes as dashboard_routes
 from gateway.endpoint import WebsocketEndpoint
 from gateway.errors import CommandError, ErrorCode
+from gateway.exposition import Exposition
+from gateway.exposition import routes as metrics_routes
 from gateway.hub import Hub
+from gateway.metrics import Sources
 from gateway.origin import OriginGuard, origins_of
+from gateway.run_watch import RunWatch
 from gateway.settings import Settings, SettingsError
 from gateway.site import Site
 from gateway.streaming import routes as streaming_routes
@@ -73,6 +77,7 @@ def create_app(settings: Settings, *, broker: Broker | None = None) -> Starlette
             WebSocketRoute("/connection/websocket", _Door(endpoints)),
             Route("/healthz", endpoints.healthz),
             Route("/readyz", endpoints.readyz),
+            *metrics_routes(),
             *api_routes(),
             *streaming_routes(),
             *topic_routes(),
@@ -183,18 +188,23 @@ class _Endpoints:
         def each_step() -> None:
             hub.tick()
             self._admission.turn()
+            runs.look(hub.topics)
 
-        wheel = Wheel(settings, each_step)
+        wheel, runs, sweeper = Wheel(settings, each_step), RunWatch(), Sweeper(broker)
         app.state.hub = hub
         app.state.wheel = wheel
         self.websocket = WebsocketEndpoint(hub, Actions(broker), wheel, self._admission)
         hub.start()
         self._hub = hub
         self._admission.authority.revoked = hub.control.revoked
-        serving = [asyncio.create_task(wheel.run()), asyncio.create_task(Sweeper(broker).serve())]
+        serving = [asyncio.create_task(wheel.run()), asyncio.create_task(sweeper.serve())]
+        sources = Sources(hub=hub, wheel=wheel, sweeper=sweeper, runs=runs, limits=self._admission.limits)
+        exposition = app.state.exposition = Exposition(sources, settings)
         try:
+            exposition.open()
             yield
         finally:
+            await exposition.aclose()
             for task in serving:
                 task.cancel()
             for task in serving:

@@ -1,7 +1,7 @@
 """Every setting of a gateway process, each with its unit and default."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import msgspec
 from msgspec import Meta
@@ -194,6 +194,20 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         int, Meta(description="events of one topic above its snapshot; above it they are folded into one", ge=1)
     ] = 20_000
     audit_interval: Annotated[_Seconds, Meta(description="seconds between checks that no event was missed")] = 10.0
+    metrics_port: Annotated[
+        _Port,
+        Meta(
+            description="TCP port on which a process tells its metrics to Prometheus, without keys; of several workers "
+            "each takes the next one; 0: only /metrics on the gateway's own port"
+        ),
+    ] = 0
+    metrics_host: Annotated[str, Meta(description="address of that port")] = "127.0.0.1"
+    log_format: Annotated[
+        Literal["pretty", "json"], Meta(description="log lines for people (pretty), or one JSON object each (json)")
+    ] = "pretty"
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"], Meta(description="what is logged: this, and what is worse")
+    ] = "info"
     linger: Annotated[
         float,
         Meta(description="seconds a topic without readers is kept in memory; 0 drops it at once", ge=0, le=_FOR_EVER),

@@ -59,8 +59,8 @@ class Wheel:
 
     @property
     def new(self) -> int:
-        """How many have not been seen to connect."""
-        return len(self._new)
+        """How many have not connected yet."""
+        return sum(not connection.connected for connection in self._new)
 
     @property
     def lagging(self) -> int:
