@@ -53,6 +53,9 @@ MASKS: Mapping[str, frozenset[str]] = {
 }
 """Names that stand for several fields."""
 
+_TOLD_ELSEWHERE: Mapping[str, str] = {"agent_thinking": "thinking", "tool_call": "arguments", "tool_result": "results"}
+"""Types whose content other types tell too, and what masks it there: who drops them does not mean to show it."""
+
 _STRUCTURE = (LOG_FIELDS - {"time"}) | {"call", "decision", "id", "index", "surface_op", "tool_call_id"}
 """Fields by which events belong together: masked, the mirror would fall apart."""
 
@@ -64,7 +67,8 @@ class Redaction(msgspec.Struct, frozen=True, kw_only=True):
     """Rules; two that are equal make equal views.
 
     Attributes:
-        drop: Types of events that are not shown, nor what they say in a snapshot.
+        drop: Types of events that are not shown, nor what they say in a snapshot; of a call, its result and thinking
+            neither what other types say of them.
         mask: ``<type>.<field>[.<field>…]``: what is masked; a path goes into every item of a list.
 
     """
@@ -153,7 +157,8 @@ class Redaction(msgspec.Struct, frozen=True, kw_only=True):
 def _planned(redaction: Redaction) -> dict[str, dict[str, Any]]:
     """Arrange the paths of a redaction by type."""
     plan: dict[str, dict[str, Any]] = {}
-    for path in redaction.mask:
+    implied = [MASKS[mask] for kind, mask in _TOLD_ELSEWHERE.items() if kind in redaction.drop]
+    for path in redaction.mask.union(*implied):
         kind, *fields, last = path.split(".")
         below = plan.setdefault(kind, {})
         for field in fields:

@@ -98,7 +98,7 @@ async def _blob(hub: Hub, topic: Topic, redaction: Redaction | None, *, name: st
     if not _HASH.match(name):
         raise HTTPException(404)
     # What is taken out may be a large value: then the reader has no business with it, whoever told it the hash.
-    if redaction is not None and name.encode() not in encode_json(await _redacted(hub, topic, redaction)):
+    if redaction is not None and name not in _referred((await _redacted(hub, topic, redaction))["mirror"]["context"]):
         raise HTTPException(404)
     found = await hub.broker.blobs(topic, [name])
     if name not in found:
@@ -106,6 +106,16 @@ async def _blob(hub: Hub, topic: Topic, redaction: Redaction | None, *, name: st
     # Named after what is in it, so it never changes.
     headers = {"cache-control": "private, max-age=31536000, immutable"}
     return Response(found[name], media_type="text/plain; charset=utf-8", headers=headers)
+
+
+def _referred(context: dict[str, Any]) -> set[str]:
+    """Give the hashes that a conversation refers to; what its texts say, anybody may have written."""
+    found: set[str] = set()
+    for item in (*context["events"], *context["tool_calls"]):
+        blobs = item.get("blobs") if isinstance(item, dict) else None
+        if isinstance(blobs, dict):
+            found |= {blob["hash"] for blob in blobs.values() if isinstance(blob, dict) and "hash" in blob}
+    return found
 
 
 def _raw_parts(request: Request) -> list[str]:

@@ -78,3 +78,20 @@ def test_dropped_usage_is_not_told_at_the_end_either() -> None:
     shown = rules.redact("agent_complete", b'{"type":"agent_complete","result":"r","usage":{"output_tokens":7}}')
     assert shown == b'{"type":"agent_complete","result":"r","usage":null}'
     assert rules.redact("usage", b"{}") is None
+
+
+def test_dropped_calls_and_thinking_are_not_told_by_other_types_either() -> None:
+    redaction = Redaction.read({"drop": ["tools", "agent_thinking"]})
+    assert redaction is not None
+    call = {"id": "c", "name": "search", "arguments": "hush"}
+    event = {"type": "assistant_message", "content": "Hello", "thinking": "hush", "tool_calls": [call]}
+    assert redaction.redact_event(event) == {
+        **event,
+        "thinking": MASKED,
+        "tool_calls": [{**call, "arguments": MASKED}],
+    }
+    items = redaction.redact_event({"type": "context", "tool_calls": {"items": [{**call, "result": "hush"}]}})
+    assert items == {
+        "type": "context",
+        "tool_calls": {"items": [{**call, "arguments": MASKED, "result": MASKED}]},
+    }
