@@ -113,7 +113,7 @@ def _targets(draw: st.DrawFn) -> str:
         "/static/../../etc/passwd",
         "/static/%2e%2e/x",
     ]
-    path = draw(
+    path: str = draw(
         st.one_of(
             st.sampled_from(_API).map(lambda name: f"/api/{name}"),
             st.sampled_from(_API).map(lambda name: f"/api/{name}"),
@@ -134,8 +134,7 @@ def _targets(draw: st.DrawFn) -> str:
 
 
 def _quoted(text: str) -> str:
-    quoted: str = quote(text.encode("utf-8", "surrogatepass"), safe=":@/")
-    return quoted
+    return quote(text.encode("utf-8", "surrogatepass"), safe=":@/")
 
 
 @st.composite
