@@ -128,12 +128,16 @@ async def streamed_run(run: Asking, result: Any) -> AsyncIterator[Any]:
     from agents import Runner  # noqa: PLC0415
 
     while True:
+        events = result.stream_events()
         try:
-            async for event in result.stream_events():
+            async for event in events:
                 yield event
         finally:
             if not result.is_complete:
                 result.cancel()
+                # So the SDK wants it: only at the end of its events is everything closed.
+                async for _ in events:
+                    pass
         if not result.interruptions:
             return
         items = list(result.interruptions)
