@@ -10,11 +10,13 @@ import os
 import random
 import threading
 import time
+import warnings
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
+from hypothesis.errors import HypothesisWarning
 
 from tests.serving import PATIENCE, Gateway, eventually, serve
 
@@ -129,7 +131,9 @@ def fuzz(name: str, inputs: st.SearchStrategy[_Value], throw: Callable[[_Value],
             phases=[Phase.generate, Phase.target, Phase.shrink],
         )(seed(first + number)(given(inputs)(once)))
         try:
-            one()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", HypothesisWarning)  # an input of 200 KB is large, and meant to be
+                one()
         except BaseException as error:
             error.add_note(f"fuzzer {name}: GATEWAY_FUZZ_SEED={first + number} plays this again")
             raise
