@@ -203,6 +203,8 @@ async def _judge(reader: asyncio.StreamReader, method: str) -> None:
     assert b"Traceback" not in body
     if headers.get("content-type", "").startswith("application/json"):
         answer = json.loads(body)
+        if isinstance(answer, list):
+            return  # events, as Durable Streams are
         _check_error(answer)
         for reply in answer.get("replies") or answer.get("responses") or []:
             _check_error(reply)
