@@ -61,6 +61,8 @@ export class Briefs {
     const brief = {
       title: summary.title,
       state: summary.state === 'idle' ? null : summary.state,
+      agent: summary.agent,
+      error: summary.error,
       started: summary.started,
       expires: expires.length === 0 ? null : Math.min(...expires),
     };

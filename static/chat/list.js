@@ -17,7 +17,7 @@ export class List {
   #loaded = false;
   /** State of the topic on the page; only of this one it is known. @type {string|null} */
   #state = null;
-  #facts = { decides: false, left: '' };
+  #facts = { decides: false, left: '', words: '', started: /** @type {number|null} */ (null) };
   #shown = '';
 
   /**
@@ -48,7 +48,8 @@ export class List {
 
   /**
    * @param {string|null} state
-   * @param {{decides: boolean, left: string}} facts - whether this reader may decide; how long there is for that
+   * @param {{decides: boolean, left: string, words: string, started: number|null}} facts - whether this reader may decide; how long
+   *   there is for that; what it does; since when, in the gateway's Unix time in ms
    */
   showState(state, facts) {
     this.#state = state;
@@ -65,7 +66,7 @@ export class List {
     if (name === this.#shown) return true;
     this.#shown = name;
     const focused = document.activeElement instanceof HTMLElement && this.#options.root.contains(document.activeElement) ? document.activeElement.dataset.topic : undefined;
-    const nodes = found.flatMap(({ title, rows }) => [el('h2', {}, el('span', {}, title === 'Needs you' && !this.#facts.decides ? 'Waiting' : title)), el('ul', {}, ...rows.map((row) => this.#row(row, now)))]);
+    const nodes = found.flatMap(({ title, rows }) => [el('h2', {}, el('span', {}, title === 'Needs you' && !this.#facts.decides ? 'Waiting' : title), title === 'Needs you' || title === 'Running' ? el('span', { class: 'num' }, String(rows.length)) : ''), el('ul', {}, ...rows.map((row) => this.#row(row, now)))]);
     if (nodes.length === 0 && this.#loaded) nodes.push(el('p', { class: 'list-none quiet' }, filter === '' ? 'No conversations yet.' : 'No conversation matches.'));
     setChildren(this.#options.root, nodes);
     if (focused !== undefined) /** @type {HTMLElement|null} */ (this.#options.root.querySelector(`[data-topic="${CSS.escape(focused)}"]`))?.focus();
@@ -85,7 +86,7 @@ export class List {
       state === null ? el('span') : glyph(state, { label: wordFor(/** @type {any} */ (state), this.#facts).word }),
       el('span', { class: 'title cut' }, title),
       el('time', { class: state === 'waiting' ? 'when t-wait' : 'when' }, this.#time(row, now)),
-      el('span', { class: 'sub cut' }, title === topic ? '' : topic),
+      el('span', { class: 'sub cut' }, (current ? this.#facts.words : row.words) || (title === topic ? '' : topic)),
     );
     if (unread) link.append(el('span', { class: 'sr' }, 'New since you looked'));
     return el('li', {}, link);
@@ -97,10 +98,12 @@ export class List {
    * @param {number} now
    */
   #time({ topic, at, state, started, expires }, now) {
-    if (topic === this.#options.current) return (state === 'waiting' && this.#facts.left) || listTime(at, now);
+    const current = topic === this.#options.current;
+    if (current && state === 'waiting' && this.#facts.left !== '') return this.#facts.left;
+    const since = current ? this.#facts.started : started;
     const server = this.#options.clock.now();
     if (state === 'waiting' && expires !== null) return elapsed(Math.max(0, expires - server + 999));
-    if (state !== null && !ENDED.has(state) && started !== null) return elapsed(server - started);
+    if (state !== null && !ENDED.has(state) && since !== null) return elapsed(server - since);
     return listTime(at, now);
   }
 }

@@ -33,7 +33,7 @@ import { storage } from './storage.js';
 import { Thread } from './thread.js';
 import { Ticker } from './ticker.js';
 import { ServerClock, elapsed, number } from './time.js';
-import { TopicMemory, titleOf } from './topics.js';
+import { TopicMemory, titleOf, wordsOf } from './topics.js';
 import { Watchers } from './watchers.js';
 
 /** An element that the page has. @param {string} id @returns {any} */
@@ -263,7 +263,9 @@ const dock = {
     document.title = `${title()} · Gateway`;
     const question = mirror.approvals.find(({ decision }) => decision === null);
     const left = typeof question?.expires_at === 'number' ? elapsed(question.expires_at - clock.now() + 999) : '';
-    list.showState(run === null ? null : thread.state(mirror, run), { decides: may('decide'), left });
+    const state = run === null ? null : thread.state(mirror, run);
+    const words = run === null ? '' : wordsOf({ state, agent: run.agent, error: run.error });
+    list.showState(state, { decides: may('decide'), left, words, started: run?.started_at ?? null });
     painter.mark(list);
     drawBlank();
     return true;

@@ -80,12 +80,34 @@ export function groups(topics, { current, title: currentTitle, state, memory, br
     const busy = shown === null || ENDED.has(shown) ? null : shown === 'waiting' ? 'Needs you' : 'Running';
     const group = busy ?? (days <= 0 ? 'Today' : days === 1 ? 'Yesterday' : 'Earlier');
     const seen = memory.seen(topic);
-    const row = { topic, at, title, state: shown, started: other?.started ?? null, expires: other?.expires ?? null, unread: topic !== current && seen > 0 && at > seen };
+    const row = { topic, at, title, state: shown, words: wordsOf(other), started: other?.started ?? null, expires: other?.expires ?? null, unread: topic !== current && seen > 0 && at > seen };
     const rows = found.get(group);
     if (rows === undefined) found.set(group, [row]);
     else rows.push(row);
   }
   return ['Needs you', 'Running', 'Today', 'Yesterday', 'Earlier'].flatMap((title) => (found.has(title) ? [{ title, rows: found.get(title) ?? [] }] : []));
+}
+
+/** @type {Map<string, (brief: Pick<Chat.Brief, 'state'|'agent'|'error'>) => string>} */
+const WORDS = new Map([
+  ['queued', () => 'Waits for its agent'],
+  ['writing', ({ agent }) => `${agent ?? 'The agent'} is writing`],
+  ['thinking', ({ agent }) => `${agent ?? 'The agent'} is thinking`],
+  ['tool', ({ agent }) => `${agent ?? 'The agent'} uses a tool`],
+  ['waiting', ({ agent }) => `${agent ?? 'The agent'} asks`],
+  ['stopping', () => 'Stopping'],
+  ['done', () => 'Done'],
+  ['failed', ({ error }) => (error === null ? 'Failed' : `Failed: ${error}`)],
+  ['stopped', () => 'Stopped, text kept'],
+  ['lost', () => 'Lost: its process went silent'],
+]);
+
+/**
+ * What a conversation does, or how it ended.
+ * @param {Pick<Chat.Brief, 'state'|'agent'|'error'>|null} brief
+ */
+export function wordsOf(brief) {
+  return brief === null || brief.state === null ? '' : (WORDS.get(brief.state)?.(brief) ?? '');
 }
 
 /**

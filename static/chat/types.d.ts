@@ -311,6 +311,8 @@ declare namespace Chat {
     at: number;
     title: string;
     state: string|null;
+    /** What it does, or how it ended, in words. */
+    words: string;
     /** Of its latest run, Unix time in ms; known of other topics than that of the page. */
     started: number|null;
     /** When its oldest question is decided by nobody any more, Unix time in ms. */
@@ -318,7 +320,7 @@ declare namespace Chat {
     unread: boolean;
   }
   /** What is known of a topic that is not on the page. */
-  type Brief = {title: string|null, state: string|null, started: number|null, expires: number|null};
+  type Brief = {title: string|null, state: string|null, agent: string|null, error: string|null, started: number|null, expires: number|null};
   type Group = {title: string, rows: Row[]};
   interface GroupsOptions {
     /** The topic on the page. */

@@ -19,7 +19,7 @@ function made() {
   return { briefs, followed, changes: () => changes };
 }
 
-const summary = (facts) => ({ type: 'summary', topic: 't', title: 'Title', state: 'running', phase: 'tool', started_at: 5, approvals: [], ...facts });
+const summary = (facts) => ({ type: 'summary', topic: 't', title: 'Title', agent: 'keeper', state: 'running', phase: 'tool', started_at: 5, approvals: [], ...facts });
 
 test('what a summary says is known, and told only when it is another thing', () => {
   const { briefs, followed, changes } = made();
@@ -27,10 +27,10 @@ test('what a summary says is known, and told only when it is another thing', () 
   assert.equal(briefs.of('t'), null);
   followed.get('t').tell(summary({}));
   followed.get('t').tell(summary({ events_per_second: 9 }));
-  assert.deepEqual(briefs.of('t'), { title: 'Title', state: 'tool', started: 5, expires: null });
+  assert.deepEqual(briefs.of('t'), { title: 'Title', state: 'tool', agent: 'keeper', error: null, started: 5, expires: null });
   assert.equal(changes(), 1);
   followed.get('t').tell(summary({ approvals: [{ expires_at: 90 }, { expires_at: 70 }] }));
-  assert.deepEqual(briefs.of('t'), { title: 'Title', state: 'waiting', started: 5, expires: 70 });
+  assert.deepEqual(briefs.of('t'), { title: 'Title', state: 'waiting', agent: 'keeper', error: null, started: 5, expires: 70 });
   followed.get('t').tell(summary({ state: 'idle' }));
   assert.equal(briefs.of('t').state, null);
   followed.get('t').tell('nothing that can be read');
