@@ -101,6 +101,7 @@ class Connection:
         *,
         admission: Admission,
         address: str = "",
+        trusted: bool = False,
     ) -> None:
         """Make a connection that has not been accepted yet.
 
@@ -112,6 +113,7 @@ class Connection:
             tasks: Where its tasks are while they run; who gave it waits for them.
             admission: Who may do what.
             address: Where it comes from, counted among the connections of that address; given back at its end.
+            trusted: Its handshake had an API key.
 
         """
         settings = hub.settings
@@ -133,7 +135,7 @@ class Connection:
         )
         self._admission = admission
         self._address = address
-        self._credentials = Credentials(admission, self)
+        self._credentials = Credentials(admission, self, trusted=trusted)
         self._connecting: asyncio.Task[None] | None = None  # the key of its token is being fetched
         self._tasks = tasks
         self._reading = Reading(self, hub, self._session, admission=admission, credentials=self._credentials)
@@ -198,6 +200,7 @@ class Connection:
             return
         self._closed = True
         self._hub.measures.closes[self._code] += 1
+        logger.debug("closed: %s", self._code, extra=self._who)
         self._session.close()
         self._wheel.remove(self)
         self._hub.readers.pop(self, None)
@@ -237,6 +240,11 @@ class Connection:
             self._draining = asyncio.get_running_loop().call_later(
                 delay, self.close, DisconnectCode.SHUTDOWN, "shutdown"
             )
+
+    @property
+    def issued_at(self) -> float | None:
+        """When its token says that it was made, Unix time in s; None where it does not say."""
+        return self._credentials.identity.issued_at
 
     @property
     def is_paused(self) -> bool:
@@ -320,6 +328,11 @@ class Connection:
 
     # Commands
 
+    @property
+    def _who(self) -> dict[str, str]:
+        """The fields of a log line about it."""
+        return {"client": self.client, "user": self.user}
+
     def _dispatch(self, command: Command) -> None:
         if command.refusal is not None:
             self._counted(command, command.refusal)
@@ -385,6 +398,7 @@ class Connection:
         identity = self._credentials.identity
         self.user = identity.user
         self.connected = True
+        logger.debug("connected", extra=self._who)
         self._hub.readers[self] = None
         reply = {
             "client": self.client,
@@ -433,7 +447,7 @@ class Connection:
             self._counted(command, error)
             self.close(error.code, error.reason)
         except Exception:
-            logger.exception("command %s failed", command.method)
+            logger.exception("command %s failed", command.method, extra=self._who)
             failed = CommandError(ErrorCode.INTERNAL, "internal server error")
             self._counted(command, failed)
             self.push(encode_error(command, failed))

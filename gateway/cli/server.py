@@ -2,12 +2,9 @@
 
 import asyncio
 import contextlib
-import copy
 import importlib.util
-import logging
 import multiprocessing
 import os
-import re
 import signal
 import socket
 import threading
@@ -23,14 +20,13 @@ from uvicorn.supervisors import Multiprocess
 from gateway.app import app_from_env, create_app
 from gateway.cli.interrupt import interruptible
 from gateway.errors import GatewayError
+from gateway.logs import log_config
 from gateway.settings import ENV_PREFIX, Settings
 from gateway.streaming.protocol import StreamingProtocol
 
 __all__ = [
-    "LOG_CONFIG",
     "PortTakenError",
     "StartError",
-    "WithoutSecrets",
     "bind",
     "loop_factory",
     "serve",
@@ -75,39 +71,6 @@ class StartError(GatewayError):
 
     def __str__(self) -> str:
         return "the gateway did not start; the log above says why"
-
-
-class WithoutSecrets(logging.Filter):
-    """Cuts query strings and the passwords of URLs out of log lines: both may carry a token."""
-
-    _QUERY = re.compile(r"(?<=[\w/])\?[^\s\"']+")
-    _PASSWORD = re.compile(r"(://)[^/\s@]*@")
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Rewrite the line where it must be; never drop it."""
-        text = record.getMessage()
-        clean = self._PASSWORD.sub(r"\1…@", self._QUERY.sub("?…", text))
-        if clean != text:
-            record.msg, record.args = clean, None
-        return True
-
-
-LOG_CONFIG: dict[str, Any] = {
-    "version": 1,
-    "disable_existing_loggers": False,
-    "filters": {"secrets": {"()": "gateway.cli.server.WithoutSecrets"}},
-    "formatters": {"plain": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
-    "handlers": {
-        "stderr": {
-            "class": "logging.StreamHandler",
-            "stream": "ext://sys.stderr",
-            "formatter": "plain",
-            "filters": ["secrets"],
-        }
-    },
-    "root": {"level": "WARNING", "handlers": ["stderr"]},
-    "loggers": {"gateway": {"level": "INFO"}},
-}
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -327,7 +290,7 @@ def _config(app: Any, settings: Settings) -> uvicorn.Config:
         ws_ping_interval=None,
         ws_per_message_deflate=False,
         lifespan="on",
-        log_config=copy.deepcopy(LOG_CONFIG),
+        log_config=log_config(settings),
         access_log=False,
         server_header=False,
         proxy_headers=False,  # whom we trust is our own setting
