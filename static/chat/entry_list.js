@@ -405,7 +405,8 @@ export class EntryList {
     }
     if (since !== null) return { ...common, phase: 'silent', by: null, mode: null, step: run.iteration };
     const seen = this.#seen.get(run.run);
-    if (seen?.busy) return null;
+    // What a sub-agent does is shown in its own box.
+    if (seen?.busy || this.#mirror.runs.some((child) => child.parent === run.run && isLive(child))) return null;
     const begun = seen?.begun === true;
     return { ...common, phase: begun ? 'between' : 'starting', by: null, mode: null, step: run.iteration };
   }
