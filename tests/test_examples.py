@@ -5,6 +5,8 @@ import os
 import sys
 from pathlib import Path
 
+import pytest
+
 from gateway.context.messages import Message
 from gateway.publisher import Publisher
 from tests.e2e.processes import PATIENCE, Gateway, running_gateway
@@ -69,3 +71,20 @@ async def test_context_on_a_topic() -> None:
         out = await output("context_on_topic.py", "chat:example", GATEWAY_REDIS_URL=gateway.redis_url)
     assert "the second run begins with: ['Remember the number 7.', 'I will.']" in out
     assert "the topic now has 4 messages" in out
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("ag_ui_source", "It is sunny in Rome."),
+        ("langgraph_agent", "It is sunny in Rome."),
+        ("openai_agents_agent", "It is sunny in Rome."),
+        ("pydantic_ai_agent", "The weather was looked up."),
+    ],
+)
+async def test_agent_of_a_framework_streams_to_its_topic(name: str, answer: str) -> None:
+    async with running_gateway() as gateway:
+        await output(f"frameworks/{name}.py", "chat:example", GATEWAY_REDIS_URL=gateway.redis_url)
+        mirror = (await gateway.topic("chat:example"))["mirror"]
+    assert mirror["context"]["events"][-1]["data"]["content"] == answer
+    assert {run["status"] for run in mirror["runs"]} == {"completed"}

@@ -24,6 +24,8 @@ class Responses(Adapter):
 
     _calls: dict[str, Call]
     _summaries: dict[str, int]
+    _streamed: set[str]
+    """Items whose text has come in pieces."""
 
     async def feed(self, event: Any) -> None:
         """Take the next event; unknown items are kept in the message's metadata.
@@ -38,7 +40,7 @@ class Responses(Adapter):
             raise _error(event.get("error") or event)
         if kind == "response.created":
             head = event.get("response") or {}
-            self._calls, self._summaries = {}, {}
+            self._calls, self._summaries, self._streamed = {}, {}, set()
             await self._begin(call=str(head.get("id") or ""), model=str(head.get("model") or ""))
             return
         if not kind.startswith("response."):
@@ -51,6 +53,7 @@ class Responses(Adapter):
             case "response.output_item.added":
                 await self._open(response, event.get("item") or {})
             case "response.output_text.delta":
+                self._streamed.add(str(event.get("item_id") or ""))
                 await response.text(str(event.get("delta") or ""))
             case "response.refusal.delta":
                 await response.text(str(event.get("delta") or ""))
@@ -97,6 +100,9 @@ class Responses(Adapter):
     async def _close(self, response: Response, item: Mapping[str, Any]) -> None:
         kind, item_id = str(item.get("type") or ""), str(item.get("id") or "")
         if kind == "message":
+            if not self._streamed & {item_id, ""}:
+                # Models that stand in for OpenAI's may give a message only whole.
+                await response.text("".join(str(part.get("text") or "") for part in item.get("content") or ()))
             annotations = [note for part in item.get("content") or () for note in part.get("annotations") or ()]
             if annotations:
                 response.metadata.setdefault("annotations", []).extend(annotations)

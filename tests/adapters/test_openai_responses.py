@@ -96,6 +96,7 @@ async def test_annotations_are_kept_in_metadata() -> None:
     part = {"type": "output_text", "text": "x", "annotations": [{"type": "url_citation"}]}
     sink = await feed(CREATED, done(item("message", content=[part])), ended())
     assert sink.last()["metadata"]["annotations"] == [{"type": "url_citation"}]
+    assert sink.last()["content"] == "x"  # it has come only whole
 
 
 async def test_length_completes_the_response() -> None:
