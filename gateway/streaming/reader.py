@@ -68,7 +68,8 @@ class StreamReader:
         self._wheel = wheel
         self._form = form
         self._topic = topic
-        self._identity = identity
+        self.identity: Identity = identity
+        self.issued_at: float | None = identity.issued_at
         self._mirror = mirror
         self._view = view
         self._outlet: Outlet | None = None
@@ -116,6 +117,7 @@ class StreamReader:
         self._subscriber, self._epoch = subscriber, position.epoch
         form.top = subscriber.topic.ring.end
         snapshot = reply.get("data", {}).get("snapshot")
+        events = [read_publication(bytes(publication)) for publication in reply.get("publications", ())]
         if isinstance(snapshot, msgspec.Raw):
             piece = whole_snapshot(bytes(snapshot), epoch=position.epoch, offset=position.offset)
             outlet.write(form.items([piece], epoch=position.epoch))
@@ -124,7 +126,9 @@ class StreamReader:
             outlet.write(form.word("gap", gap, position))
         elif snapshot is None and not known:
             outlet.write(form.opening(position))
-        events = [read_publication(bytes(publication)) for publication in reply.get("publications", ())]
+        elif snapshot is None and not events:
+            # Proxies hold the head of a response back until there is something of its body (nginx over HTTP/2 does).
+            outlet.write(form.alive())
         outlet.write(form.items(events, epoch=position.epoch))
         self._hub.enter(subscriber)
         if form.ended:
@@ -188,7 +192,7 @@ class StreamReader:
 
     def ping(self, now: float) -> None:
         """Show that the stream is alive, unless the socket takes nothing."""
-        expires_at = self._identity.expires_at
+        expires_at = self.identity.expires_at
         if expires_at is not None and time.time() >= expires_at:
             self.close(DisconnectCode.EXPIRED, "expired")
         elif not self._paused and not self._form.midway and self._outlet is not None:
