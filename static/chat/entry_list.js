@@ -405,9 +405,10 @@ export class EntryList {
     }
     if (since !== null) return { ...common, phase: 'silent', by: null, mode: null, step: run.iteration };
     const seen = this.#seen.get(run.run);
-    // What a sub-agent does is shown in its own box.
-    if (seen?.busy || this.#mirror.runs.some((child) => child.parent === run.run && isLive(child))) return null;
+    if (seen?.busy) return null;
     const begun = seen?.begun === true;
+    // A sub-agent at work shows that it has started.
+    if (!begun && this.#mirror.runs.some((child) => child.parent === run.run && isLive(child))) return null;
     return { ...common, phase: begun ? 'between' : 'starting', by: null, mode: null, step: run.iteration };
   }
 

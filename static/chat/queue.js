@@ -92,7 +92,9 @@ export class Queue {
       const told = until !== null && (until.epoch !== epoch || until.offset <= offset);
       if (told || !this.has(id)) this.#changes.delete(id);
     }
-    const shown = JSON.stringify([queue.slice(0, ROWS), queue.length, [...this.#changes], this.#open, may('edit'), may('withdraw')]);
+    // The event of an own message may come before the reply that says that it is one.
+    const own = queue.slice(0, ROWS).map((/** @type {any} */ { id }) => this.#options.own.has(id));
+    const shown = JSON.stringify([queue.slice(0, ROWS), own, queue.length, [...this.#changes], this.#open, may('edit'), may('withdraw')]);
     if (shown === this.#shown) return;
     this.#shown = shown;
     const focused = this.#options.root.contains(document.activeElement);
