@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from gateway.broker.port import Broker, History, Link
@@ -174,6 +174,12 @@ class Hearing:
         """Look on every topic: wake-ups may have been missed."""
         for ear in self._ears.values():
             ear.wake()
+
+    def missed(self, channels: Sequence[str]) -> None:
+        """Look on these topics: wake-ups may have been missed."""
+        for channel in channels:
+            if channel in self._ears:
+                self._ears[channel].wake()
 
     async def _subscribe(self, link: Link, channel: str, ear: Ear) -> None:
         try:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -178,6 +178,15 @@ class Hub:
         # Also those that are being read for the first time: what was published since that answer was made is missing.
         topics = [topic for topic in self._topics.values() if topic.syncing is not None]
         self._spawn(self._sure_after([self._sync(topic) for topic in topics], losses=self.measures.losses))
+
+    def missed(self, channels: Sequence[str]) -> None:
+        """Read these topics from their last events on: they are heard from another server of the store now."""
+        for channel in channels:
+            topic = self._channels.get(channel)
+            if topic is not None and topic.syncing is not None:
+                self._heal(topic, found="moved")
+            elif channel == self.control.channel:
+                self.control.restored()
 
     async def _sure_after(self, syncing: list[asyncio.Task[None]], *, losses: int) -> None:
         if syncing:

@@ -66,7 +66,7 @@ class Measures:
         self.recoveries: Counter[str] = Counter()  # continued, snapshot, refused
 
         # Hearing everything
-        self.gaps: Counter[str] = Counter()  # by how they were found: live, audit
+        self.gaps: Counter[str] = Counter()  # by how they were found: live, audit, moved
         self.gaps_healed: int = 0
         self.losses: int = 0  # of the link
 

@@ -9,6 +9,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 import gateway
+from gateway.broker.cluster_link import ClusterLink
 from gateway.broker.link import RedisLink
 from gateway.broker.redis import RedisBroker
 from gateway.hub import Hub
@@ -159,7 +160,7 @@ class Metrics(Collector):
             kinds,
             "kind",
         )
-        found = {how: measures.gaps[how] for how in ("live", "audit")}
+        found = {how: measures.gaps[how] for how in ("live", "audit", "moved")}
         yield _counter("gaps", "Holes in what was heard: seen by the next event, or by the audit.", found, "found_by")
         yield _counter(
             "gaps_healed", "Holes that were read from the store before any reader saw them.", measures.gaps_healed
@@ -181,7 +182,7 @@ class Metrics(Collector):
         yield _gauge("sure", "Whether readers have everything, or what was missed is still to be read.", int(hub.sure))
         yield _counter("link_losses", "How often the link to the broker's channels was lost.", hub.measures.losses)
         connects: dict[str, int] = {}
-        if isinstance(hub.link, RedisLink):
+        if isinstance(hub.link, RedisLink | ClusterLink):
             connects["link"] = hub.link.connects
         if isinstance(hub.broker, RedisBroker):
             connects["calls"] = hub.broker.server.connects

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -212,6 +212,9 @@ class Presence:
 
     def restored(self) -> None:
         """Nothing to do: a page that was told the broker is back asks who is present."""
+
+    def missed(self, channels: Sequence[str]) -> None:
+        """Nothing to do: what one misses between two servers is told by the next change."""
 
     # Telling the store
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from gateway.broker.port import Link
@@ -110,6 +110,9 @@ class Worker:
         """Nothing to do: the sweep hears what the link does not."""
 
     def restored(self) -> None:
+        """Nothing to do: the sweep has heard what the link did not."""
+
+    def missed(self, channels: Sequence[str]) -> None:
         """Nothing to do: the sweep has heard what the link did not."""
 
     def _want(self, topic: Topic) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ class House:
         self.done: list[tuple[Any, ...]] = []
         self.counts: dict[str, int] = {}
 
-    def disconnect(self, user: str, *, client: str, keep: frozenset[str], code: int, reason: str) -> None:
+    def disconnect(self, user: str, *, client: str, keep: frozenset[str], code: int, reason: str, at: int) -> None:
         self.done.append(("disconnect", user, client, sorted(keep), code, reason))
 
     def unsubscribe(self, user: str, topic: Topic, *, client: str) -> None:
@@ -68,6 +68,9 @@ class Node:
         pass
 
     def restored(self) -> None:
+        self.control.restored()
+
+    def missed(self, channels: Sequence[str]) -> None:
         self.control.restored()
 
     async def aclose(self) -> None:

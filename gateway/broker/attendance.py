@@ -20,12 +20,12 @@ class RedisAttendance:
 
     Args:
         keys: The names.
-        wire: Gives a connection.
+        wire: Gives a connection to the server that has a key.
         now: Gives the Unix time in ms on the server's clock.
 
     """
 
-    def __init__(self, keys: Keys, *, wire: Callable[[], Awaitable[Wire]], now: Callable[[], int]) -> None:
+    def __init__(self, keys: Keys, *, wire: Callable[[str], Awaitable[Wire]], now: Callable[[], int]) -> None:
         self._keys = keys
         self._wire = wire
         self._now = now
@@ -37,8 +37,9 @@ class RedisAttendance:
             BrokerUnavailableError: The server is away, or in no state to answer.
 
         """
-        wire = await self._wire()
-        key, now, length = self._keys.readers(topic), self._now(), int(ttl * 1000)
+        key, length = self._keys.readers(topic), int(ttl * 1000)
+        wire = await self._wire(key)
+        now = self._now()
         # All sent in this order, in one go.
         *_, number = await asyncio.gather(
             wire.call("ZREMRANGEBYSCORE", key, "-inf", now),
@@ -58,8 +59,8 @@ class RedisAttendance:
             BrokerUnavailableError: The server is away, or in no state to answer.
 
         """
-        wire = await self._wire()
         key = self._keys.readers(topic)
+        wire = await self._wire(key)
         *_, number = await asyncio.gather(
             *(wire.call("ZREM", key, *part) for part in _parts(members)),
             wire.call("ZCOUNT", key, f"({self._now()}", "+inf"),
@@ -73,8 +74,9 @@ class RedisAttendance:
             BrokerUnavailableError: The server is away, or in no state to answer.
 
         """
-        wire = await self._wire()
-        key, after = self._keys.readers(topic), f"({self._now()}"
+        key = self._keys.readers(topic)
+        wire = await self._wire(key)
+        after = f"({self._now()}"
         number, members = await asyncio.gather(
             wire.call("ZCOUNT", key, after, "+inf"),
             wire.call("ZRANGEBYSCORE", key, after, "+inf", "LIMIT", 0, limit),
@@ -88,8 +90,9 @@ class RedisAttendance:
             BrokerUnavailableError: The server is away, or in no state to answer.
 
         """
-        wire = await self._wire()
-        await wire.call("PUBLISH", self._keys.readers(topic), payload)
+        key = self._keys.readers(topic)
+        wire = await self._wire(key)
+        await wire.call(wire.publish, key, payload)
 
     def channel(self, topic: Topic) -> str:
         """Name the channel of announcements; it is the name of the list, too."""

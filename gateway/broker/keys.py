@@ -1,13 +1,17 @@
 """Names of everything that lies in Redis (STORE.md 1)."""
 
+import binascii
 import zlib
 
 from gateway.types import Topic
 
-__all__ = ["SHARDS", "Keys", "shard_of"]
+__all__ = ["SHARDS", "SLOTS", "Keys", "shard_of", "slot_of"]
 
 SHARDS = 64
 """Of the indexes; a part of the stored format."""
+
+SLOTS = 16384
+"""Of a Redis Cluster."""
 
 
 class Keys:
@@ -69,3 +73,10 @@ class Keys:
 def shard_of(topic: Topic) -> int:
     """Give the shard of the indexes that a topic belongs to."""
     return zlib.crc32(topic.encode()) % SHARDS
+
+
+def slot_of(key: str) -> int:
+    """Give the slot of a key or channel in a Redis Cluster: by its hash tag, or by all of it where it has none."""
+    _, brace, rest = key.partition("{")
+    tag, closed, _ = rest.partition("}")
+    return binascii.crc_hqx((tag if brace and closed and tag else key).encode(), 0) % SLOTS

@@ -4,17 +4,20 @@ import asyncio
 import contextlib
 import logging
 import random
+import re
 from asyncio import FIRST_COMPLETED
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import hiredis
 
 from gateway.broker.port import Listener
-from gateway.broker.wire import Server, explained, packed
+from gateway.broker.sentinel import server_at
+from gateway.broker.wire import Server, explained, is_sharded, packed
 from gateway.errors import BrokerUnavailableError
 
-__all__ = ["RedisLink"]
+__all__ = ["Chart", "RedisLink"]
 
 logger = logging.getLogger(__name__)
 
@@ -28,6 +31,20 @@ SLICE = 16 * 1024
 
 CHANNELS_PER_COMMAND = 500
 
+_SUBSCRIBED = (b"subscribe", b"ssubscribe")
+_ELSEWHERE = re.compile("MOVED|ASK|TRYAGAIN|CLUSTERDOWN")
+"""What a server of a cluster says of a channel whose slot it does not serve now."""
+
+
+class Chart(Protocol):
+    """Who knows where the channels of a cluster are; called in the loop, must not block or raise."""
+
+    def acknowledged(self, channel: str) -> None:
+        """Note that a channel is heard now."""
+
+    def displaced(self, channel: str) -> None:
+        """Find a channel's new place: the server does not serve it, or does so no more."""
+
 
 class RedisLink:
     """One pub/sub connection that keeps itself alive; implements `gateway.broker.port.Link`.
@@ -36,8 +53,9 @@ class RedisLink:
     the first: it is also called when the first attempt to connect fails.
 
     Args:
-        url: ``redis://``, ``rediss://`` or ``unix://``.
+        at: The URL of one server, or of one behind sentinels; or the server.
         listener: Who hears it.
+        chart: Where the server is one of a cluster: who knows which server has which channel.
         timeout: Seconds the server may take to connect and to acknowledge.
         ping_after: Seconds of silence after which the server is asked whether it is there.
 
@@ -48,14 +66,16 @@ class RedisLink:
 
     def __init__(
         self,
-        url: str,
+        at: str | Server,
         listener: Listener,
         *,
+        chart: Chart | None = None,
         timeout: float = 5.0,
         ping_after: float = PING_AFTER,
     ) -> None:
-        self._server = Server(url, timeout=timeout)
+        self._server = at if isinstance(at, Server) else server_at(at, timeout=timeout)
         self._listener = listener
+        self._chart = chart
         self._ping_after = ping_after
         self._wanted: dict[str, asyncio.Future[None]] = {}
         """Channels to hear; the future is done once the server has said so for the first time."""
@@ -81,16 +101,24 @@ class RedisLink:
         """
         if self._closed:
             raise BrokerUnavailableError("the link is closed")
+        # Shielded: another caller may wait for the same.
+        await asyncio.shield(self.add(channel))
+
+    def add(self, channel: str) -> asyncio.Future[None]:
+        """Want a channel; the future is done once the server has said that it is heard."""
         acknowledged = self._wanted.get(channel)
         if acknowledged is None:
             acknowledged = self._wanted[channel] = asyncio.get_running_loop().create_future()
             if self._ear is not None:
                 self._ear.subscribe([channel])
-        # Shielded: another caller may wait for the same.
-        await asyncio.shield(acknowledged)
+        return acknowledged
 
     async def unsubscribe(self, channel: str) -> None:
         """Stop hearing a channel: nothing of it is delivered after the call; whoever waits for it is let go."""
+        self.drop(channel)
+
+    def drop(self, channel: str) -> None:
+        """Want a channel no more."""
         acknowledged = self._wanted.pop(channel, None)
         if acknowledged is None:
             return
@@ -120,7 +148,7 @@ class RedisLink:
         missing = False
         while True:
             try:
-                async with self._connected() as ear:
+                async with self._connected() as (ear, place):
                     self._up = True
                     pause = FIRST_PAUSE
                     self._server.outage.back(self)
@@ -130,7 +158,7 @@ class RedisLink:
                     for channel in self._wanted:
                         if ear.hears(channel):
                             self._acknowledged(channel)
-                    await ear.watch(ping_after=self._ping_after)
+                    await ear.watch(ping_after=self._ping_after, place=place)
             except BrokerUnavailableError as error:
                 self._server.outage.away(self, str(error))
             except Exception:
@@ -142,15 +170,19 @@ class RedisLink:
             pause = min(2 * pause, LONGEST_PAUSE)
 
     @contextlib.asynccontextmanager
-    async def _connected(self) -> AsyncIterator["_Ear"]:
+    async def _connected(self) -> AsyncIterator[tuple["_Ear", tuple[str, int]]]:
         """Connect and subscribe everything that is wanted."""
-        ear = await self._server.open(lambda: _Ear(self._server, self._listener, self._acknowledged))
+        ear = await self._server.open(
+            lambda: _Ear(self._server, self._listener, acknowledged=self._acknowledged, displaced=self._displaced)
+        )
+        place = self._server.place
         try:
+            await ear.enter()
             self._ear = ear
             ear.subscribe(self._wanted)
             await ear.settle()
             self.connects += 1
-            yield ear
+            yield ear, place
         finally:
             ear.close()
             self._up, self._ear = False, None
@@ -164,17 +196,33 @@ class RedisLink:
         acknowledged = self._wanted.get(channel) if self._up else None
         if acknowledged is not None and not acknowledged.done():
             acknowledged.set_result(None)
+            if self._chart is not None:
+                self._chart.acknowledged(channel)
+
+    def _displaced(self, channel: str) -> None:
+        if channel in self._wanted:
+            self.drop(channel)
+            if self._chart is not None:
+                self._chart.displaced(channel)
 
 
 class _Ear(asyncio.Protocol):
-    """One connection that hears (RESP2: once subscribed it takes SUBSCRIBE, UNSUBSCRIBE and PING)."""
+    """One connection that hears (RESP2: once subscribed it takes SUBSCRIBE, UNSUBSCRIBE and PING, or their like)."""
 
-    def __init__(self, server: Server, listener: Listener, acknowledged: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        server: Server,
+        listener: Listener,
+        *,
+        acknowledged: Callable[[str], None],
+        displaced: Callable[[str], None],
+    ) -> None:
         self.deaf = False
         """Set to call the listener no more."""
         self._server = server
         self._listener = listener
         self._acknowledged = acknowledged
+        self._displaced = displaced
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._reader = hiredis.Reader()
@@ -182,6 +230,14 @@ class _Ear(asyncio.Protocol):
         """What is heard; anything else that still comes is dropped."""
         self._asked: dict[bytes, int] = {}
         """SUBSCRIBEs that are not acknowledged; with an UNSUBSCRIBE between two of them, only the last one counts."""
+        self._prefix = ""
+        """``S`` where channels are subscribed by slot: one at a time, as several may lie in different ones."""
+        self._message = b"message"
+        self._due: deque[tuple[bytes, bytes]] = deque()
+        """With a prefix: what was asked and is not answered, and of which channel."""
+        self._facts: dict[str, str] = {}
+        """What the server said about itself."""
+        self._entered: asyncio.Future[Any] | None = None
         self._settled = self._loop.create_future()
         self._over: asyncio.Future[str] = self._loop.create_future()
         """Why it is over."""
@@ -189,13 +245,37 @@ class _Ear(asyncio.Protocol):
         """How often something came."""
         self._drain_due = False
 
+    async def enter(self) -> None:
+        """Ask who is there, where that may be another than who was meant.
+
+        Raises:
+            BrokerUnavailableError: It is no master, or does not answer in time.
+
+        """
+        if not self._server.checked:
+            return
+        self._entered = self._loop.create_future()
+        self._write(packed("INFO", "server") + packed("INFO", "replication"))
+        await asyncio.wait([self._entered, self._over], timeout=self._server.timeout, return_when=FIRST_COMPLETED)
+        if self._over.done() or not self._entered.done():
+            raise BrokerUnavailableError(
+                f"Redis at {self._server.name}: {self._reason('no answer in time')}", told=True
+            )
+        if self._facts.get("role") != "master":
+            raise BrokerUnavailableError(f"Redis at {self._server.name} is a replica, not a master", told=True)
+        if self._server.cluster and is_sharded(self._facts):
+            self._prefix, self._message = "S", b"smessage"
+
     def subscribe(self, channels: Iterable[str]) -> None:
         """Ask for channels; each is acknowledged by itself."""
         names = list(channels)
         commands = []
-        for start in range(0, len(names), CHANNELS_PER_COMMAND):
-            part = names[start : start + CHANNELS_PER_COMMAND]
-            commands.append(packed("SUBSCRIBE", *part))
+        at_once = 1 if self._prefix else CHANNELS_PER_COMMAND
+        for start in range(0, len(names), at_once):
+            part = names[start : start + at_once]
+            commands.append(packed(f"{self._prefix}SUBSCRIBE", *part))
+            if self._prefix:
+                self._due.append((b"ssubscribe", part[0].encode()))
             for name in part:
                 encoded = name.encode()
                 self._names[encoded] = name
@@ -204,8 +284,11 @@ class _Ear(asyncio.Protocol):
 
     def unsubscribe(self, channel: str) -> None:
         """Take a channel back."""
-        self._names.pop(channel.encode(), None)
-        self._write(packed("UNSUBSCRIBE", channel))
+        encoded = channel.encode()
+        self._names.pop(encoded, None)
+        if self._prefix:
+            self._due.append((b"sunsubscribe", encoded))
+        self._write(packed(f"{self._prefix}UNSUBSCRIBE", channel))
 
     def hears(self, channel: str) -> bool:
         """Whether a channel was asked for and every asking is acknowledged."""
@@ -225,8 +308,8 @@ class _Ear(asyncio.Protocol):
         if self._over.done() or not self._settled.done():
             raise BrokerUnavailableError(f"Redis at {self._server.name}: {self._reason('no acknowledgement in time')}")
 
-    async def watch(self, *, ping_after: float) -> None:
-        """Ask whether the server is there whenever it is silent; for as long as it is.
+    async def watch(self, *, ping_after: float, place: tuple[str, int]) -> None:
+        """Ask whether the server is there, and the one that is meant, whenever it is silent; for as long as it is.
 
         Raises:
             BrokerUnavailableError: The connection ended, or the server did not answer in time.
@@ -240,6 +323,8 @@ class _Ear(asyncio.Protocol):
                 await asyncio.wait([self._over], timeout=self._server.timeout)
                 if heard == self._batches:
                     break
+                if not await self._server.stands(place):
+                    self._end("it is the master no more")
             if self._over.done():
                 break
         raise BrokerUnavailableError(f"Redis at {self._server.name}: {self._reason('no answer in time')}")
@@ -253,6 +338,8 @@ class _Ear(asyncio.Protocol):
         return self._over.result() if self._over.done() else otherwise
 
     def _ping(self) -> None:
+        if self._prefix:
+            self._due.append((b"pong", b""))
         self._write(packed("PING"))
 
     def _write(self, data: bytes) -> None:
@@ -284,7 +371,7 @@ class _Ear(asyncio.Protocol):
         self._reader.feed(data)
         try:
             while (item := self._reader.gets()) is not False:
-                if type(item) is list and item[0] == b"message":
+                if type(item) is list and item[0] == self._message:
                     name = self._names.get(item[1])
                     if name is not None and not self.deaf:
                         self._listener.received(name, item[2])
@@ -299,16 +386,48 @@ class _Ear(asyncio.Protocol):
 
     def _told(self, item: Any) -> None:
         if isinstance(item, hiredis.ReplyError):
-            self._end(f"it answered: {explained(str(item))}")
-        elif type(item) is list and item[0] == b"subscribe":
+            self._refused(str(item))
+        elif type(item) is bytes and self._entered is not None and not self._entered.done():
+            self._facts |= dict(line.split(":", 1) for line in item.decode().splitlines() if ":" in line)
+            if "role" in self._facts:
+                self._entered.set_result(None)
+        elif type(item) is list and item[0] in _SUBSCRIBED:
             channel = item[1]
+            if self._prefix:
+                self._due.popleft()
             self._asked[channel] -= 1
             if not self._asked[channel]:
                 del self._asked[channel]
                 self._acknowledged(channel.decode())
-        elif (item == b"PONG" or (type(item) is list and item[0] == b"pong")) and not self._settled.done():
-            # Answers come in order: what was asked before the ping is acknowledged.
-            self._settled.set_result(None)
+        elif type(item) is list and item[0] == b"sunsubscribe":
+            if self._due and self._due[0] == (b"sunsubscribe", item[1]):
+                self._due.popleft()
+            else:
+                # Nobody asked for it: the slot has left this server, which says nothing of it from now on.
+                self._lose(item[1])
+        elif item == b"PONG" or (type(item) is list and item[0] == b"pong"):
+            if self._prefix:
+                self._due.popleft()
+            if not self._settled.done():
+                # Answers come in order: what was asked before the ping is acknowledged.
+                self._settled.set_result(None)
+
+    def _refused(self, text: str) -> None:
+        kind, channel = self._due[0] if self._due else (b"", b"")
+        if kind == b"pong" or not _ELSEWHERE.match(text):
+            self._end(f"it answered: {explained(text)}")
+            return
+        self._due.popleft()
+        if kind == b"ssubscribe":
+            self._asked[channel] -= 1
+            if not self._asked[channel]:
+                del self._asked[channel]
+            self._lose(channel)
+
+    def _lose(self, channel: bytes) -> None:
+        name = self._names.get(channel)
+        if name is not None and not self.deaf:
+            self._displaced(name)
 
     def _drained(self) -> None:
         self._drain_due = False

@@ -20,11 +20,11 @@ class RedisNoticeboard:
 
     Args:
         keys: The names.
-        wire: Gives a connection.
+        wire: Gives a connection to the server that has a key.
 
     """
 
-    def __init__(self, keys: Keys, *, wire: Callable[[], Awaitable[Wire]]) -> None:
+    def __init__(self, keys: Keys, *, wire: Callable[[str], Awaitable[Wire]]) -> None:
         self._keys = keys
         self._wire = wire
 
@@ -40,12 +40,12 @@ class RedisNoticeboard:
             BrokerUnavailableError: The server is away, or in no state to answer.
 
         """
-        wire = await self._wire()
         key = self._keys.control
+        wire = await self._wire(key)
         await asyncio.gather(
             wire.call("XADD", key, "MAXLEN", "~", KEPT, "*", "n", notice),
             wire.call("PEXPIRE", key, KEPT_FOR),
-            wire.call("PUBLISH", key, b""),
+            wire.call(wire.publish, key, b""),
         )
 
     async def after(self, place: str, *, limit: int) -> list[tuple[str, bytes]]:
@@ -55,7 +55,7 @@ class RedisNoticeboard:
             BrokerUnavailableError: The server is away, or in no state to answer.
 
         """
-        wire = await self._wire()
+        wire = await self._wire(self._keys.control)
         found = await wire.call("XRANGE", self._keys.control, f"({place}" if place else "-", "+", "COUNT", limit)
         return [(id_.decode(), fields[1]) for id_, fields in found]
 
@@ -66,8 +66,8 @@ class RedisNoticeboard:
             BrokerUnavailableError: The server is away, or in no state to answer.
 
         """
-        wire = await self._wire()
-        await wire.call("PUBLISH", self._keys.control, payload)
+        wire = await self._wire(self._keys.control)
+        await wire.call(wire.publish, self._keys.control, payload)
 
     async def register(self, node: str, described: bytes) -> None:
         """Note what a node says about itself.
@@ -76,7 +76,7 @@ class RedisNoticeboard:
             BrokerUnavailableError: The server is away, or in no state to answer.
 
         """
-        wire = await self._wire()
+        wire = await self._wire(self._keys.control)
         await asyncio.gather(
             wire.call("HSET", self._keys.nodes, node, described), wire.call("PEXPIRE", self._keys.nodes, KEPT_FOR)
         )
@@ -88,7 +88,7 @@ class RedisNoticeboard:
             BrokerUnavailableError: The server is away, or in no state to answer.
 
         """
-        wire = await self._wire()
+        wire = await self._wire(self._keys.control)
         await wire.call("HDEL", self._keys.nodes, *nodes)
 
     async def nodes(self) -> dict[str, bytes]:
@@ -98,6 +98,6 @@ class RedisNoticeboard:
             BrokerUnavailableError: The server is away, or in no state to answer.
 
         """
-        wire = await self._wire()
+        wire = await self._wire(self._keys.control)
         found = await wire.call("HGETALL", self._keys.nodes)
         return {node.decode(): described for node, described in zip(found[::2], found[1::2], strict=True)}

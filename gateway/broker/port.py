@@ -306,7 +306,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Listener(Protocol):
-    """Who hears a link. All four are called in the loop, never concurrently, and must not block or raise."""
+    """Who hears a link. All five are called in the loop, never concurrently, and must not block or raise."""
 
     def received(self, channel: str, payload: bytes) -> None:
         """Take one publication: header line ``epoch first last type[,type…]``, then one push line per offset."""
@@ -319,6 +319,9 @@ class Listener(Protocol):
 
     def restored(self) -> None:
         """Read every topic again from its last offset: all channels are subscribed anew."""
+
+    def missed(self, channels: Sequence[str]) -> None:
+        """Read the topics of these channels again: they have moved, and are heard from another server now."""
 
 
 class Link(Protocol):

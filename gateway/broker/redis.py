@@ -6,9 +6,10 @@ import logging
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from heapq import nlargest
-from typing import Any
+from typing import Any, TypeVar
 
 from gateway.broker.attendance import RedisAttendance
 from gateway.broker.calls import (
@@ -28,8 +29,10 @@ from gateway.broker.calls import (
     standing,
     weight,
 )
+from gateway.broker.cluster_link import ClusterLink
 from gateway.broker.keys import SHARDS, Keys, shard_of
 from gateway.broker.link import RedisLink
+from gateway.broker.nodes import ClusterNodes, Lane, SingleNode, nodes_of
 from gateway.broker.noticeboard import RedisNoticeboard
 from gateway.broker.port import (
     AppendAnswer,
@@ -50,8 +53,8 @@ from gateway.broker.port import (
     Weight,
 )
 from gateway.broker.scripts import ADVANCE, APPEND, ARCHIVE, DELETE, LEASE, READ, TRIM, Script
-from gateway.broker.wire import Argument, Server, Wire, WireKeeper
-from gateway.errors import BrokerError
+from gateway.broker.wire import Argument, RedirectError, Server, Wire
+from gateway.errors import BrokerError, BrokerUnavailableError
 from gateway.frames import push_prefix
 from gateway.trimmer import Trimmer
 from gateway.types import START, Position, Topic, new_epoch
@@ -60,6 +63,8 @@ __all__ = ["MAX_BYTES", "MAX_HISTORY_BYTES", "MAX_HISTORY_EVENTS", "RedisBroker"
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 MAX_BYTES = 64 * 1024 * 1024
 MAX_HISTORY_BYTES = 8 * 1024 * 1024
 MAX_HISTORY_EVENTS = 20_000
@@ -67,6 +72,8 @@ TTL_RENEWAL = 60.0
 """Seconds: a topic's keys get their new deadline at most so often from one connection."""
 INDEX_REFRESH = 10.0
 """Seconds: a topic's place in the index is written at most so often."""
+INDEX_PATIENCE = 0.5
+"""Seconds that a step waits at most for the server of a cluster that has the index."""
 CLOCK_RENEWAL = 60.0
 """Seconds after which the clocks are compared again."""
 REMEMBERED_TOPICS = 10_000
@@ -82,12 +89,12 @@ DELETED_KEPT = 10_000
 
 
 class RedisBroker:
-    """Keeps histories in one Redis or Valkey and publishes on its channels; implements `gateway.broker.port.Broker`.
+    """Keeps histories in Redis or Valkey and publishes on its channels; implements `gateway.broker.port.Broker`.
 
     Connects at the first call, and again whenever the connection was lost. Belongs to one event loop.
 
     Args:
-        url: ``redis://``, ``rediss://`` or ``unix://``.
+        url: Of one server, of one behind sentinels, or of a cluster; see `gateway.broker.address.FORMS`.
         key_prefix: Begins every key and channel, so that several gateways can share a server.
         ttl: Seconds a topic is kept after its last activity (an append or a lease renewal); 0 = for ever.
         max_bytes: Of one topic's history, its snapshot and archive included; above it an append is answered `Bound`,
@@ -117,20 +124,25 @@ class RedisBroker:
         self._keys = Keys(key_prefix)
         self._ttl = int(ttl * 1000)
         self._max_bytes = max_bytes
-        self.server = server = Server(url, timeout=timeout)
-        self._steps = WireKeeper(server)
+        self._nodes = nodes_of(url, timeout=timeout)
+        self.server: Server = self._nodes.server
+        """The server, or what stands for all those of a cluster."""
+        self._steps = Lane(self._nodes)
         """For what is short: a page of a long history must not stand before an append."""
-        self._pages = WireKeeper(server)
+        self._pages = Lane(self._nodes)
         """For reading and trimming."""
-        self.attendance = RedisAttendance(self._keys, wire=lambda: self._wire(self._pages), now=self.now)
-        self.notices = RedisNoticeboard(self._keys, wire=lambda: self._wire(self._pages))
-        self._done: OrderedDict[Topic, tuple[float, float, Wire]] = OrderedDict()
-        """Per topic: when its index entry and its deadline were renewed last (monotonic, s), and on which wire."""
+        self.attendance = RedisAttendance(self._keys, wire=partial(self._wire, self._pages), now=self.now)
+        self.notices = RedisNoticeboard(self._keys, wire=partial(self._wire, self._pages))
+        self._indexed: OrderedDict[Topic, float] = OrderedDict()
+        """Per topic: when its index entry was written last; monotonic, s."""
+        self._renewed: OrderedDict[Topic, tuple[float, Wire]] = OrderedDict()
+        """Per topic: when its deadline was renewed last (monotonic, s), and on which wire."""
+        self._index_patience = None if isinstance(self._nodes, SingleNode) else INDEX_PATIENCE
         self._trimmer = Trimmer(self, max_bytes=max_history_bytes, max_events=max_history_events)
         self._deleted: OrderedDict[Topic, str] = OrderedDict()
         """Topics whose deletion is known here, with the names of their histories."""
-        self._met = ""
-        """The id of the server that is known to have these deletions."""
+        self._met: dict[str, str] = {}
+        """The ids of the servers that are known to have these deletions, by name."""
         self._meeting = asyncio.Lock()
         self._clock: Wire | None = None
         """The wire whose measure of the server's clock is the last one."""
@@ -144,14 +156,15 @@ class RedisBroker:
 
         """
         check_append(request)
-        listed = topic in self._done
+        listed = topic in self._indexed
         answer = await self._append(topic, request, position)
         if isinstance(answer, Bound):
             await self._trimmer.make_room(topic)
             answer = await self._append(topic, request, position)
         if isinstance(answer, Deleted) and not answer.position.offset:
             # Whoever deleted the topic took it off the index; this call has put it on again.
-            (await self._wire(self._steps)).cast("ZREM", self._keys.topics(shard_of(topic)), topic)
+            key = self._keys.topics(shard_of(topic))
+            (await self._wire(self._steps, key)).cast("ZREM", key, topic)
         if isinstance(answer, Appended) and not answer.repeated:
             if answer.first == 1 and listed:
                 await self._index(topic)
@@ -191,7 +204,7 @@ class RedisBroker:
 
         """
         state, _, _, snap, archive, _ = self._keys.of(topic)
-        wire = await self._wire(self._pages)
+        wire = await self._wire(self._pages, state)
         counts, fields, snapshot, archived = await asyncio.gather(
             wire.call("HGET", state, "d"),
             wire.call("HLEN", state),
@@ -224,8 +237,9 @@ class RedisBroker:
         """
         if not seqs:
             return {}
-        wire = await self._wire(self._pages)
-        found = await wire.call("HMGET", self._keys.of(topic)[4], *seqs)
+        key = self._keys.of(topic)[4]
+        wire = await self._wire(self._pages, key)
+        found = await wire.call("HMGET", key, *seqs)
         return {seq: data for seq, data in zip(seqs, found, strict=True) if data is not None}
 
     async def store_blobs(
@@ -238,7 +252,7 @@ class RedisBroker:
 
         """
         state, key = self._keys.of(topic)[0], self._keys.of(topic)[5]
-        wire = await self._wire(self._pages)
+        wire = await self._wire(self._pages, key)
         names = list(blobs)
         facts, held, *known = await asyncio.gather(
             wire.call("HMGET", state, "gone", "epoch"),
@@ -270,8 +284,8 @@ class RedisBroker:
             BrokerUnavailableError: The server is away, or in no state to answer.
 
         """
-        wire = await self._wire(self._pages)
         key = self._keys.of(topic)[5]
+        wire = await self._wire(self._pages, key)
         found = {name: await wire.call("HGET", key, name) for name in hashes}
         return {name: value for name, value in found.items() if value is not None}
 
@@ -286,12 +300,16 @@ class RedisBroker:
         """
         check_names(run=run, token=token)
         check_lease(lease)
-        wire = await self._wire(self._steps)
+        keys = self._keys.of(topic)
+        wire = await self._wire(self._steps, keys[0])
         if time.monotonic() - wire.measured > CLOCK_RENEWAL:
             await wire.measure()
-        arguments = self._common(wire, position, ttl=self._active(wire, topic))
-        arguments += ("renew", run, token, lease, "")
-        answer = await wire.run(LEASE, self._keys.of(topic), arguments)
+        await self._list(topic)
+
+        def arguments(wire: Wire) -> list[Argument]:
+            return [*self._common(wire, position, ttl=self._active(wire, topic)), "renew", run, token, lease, ""]
+
+        answer = await self._run(self._steps, LEASE, keys, arguments)
         if answer[0] == b"ok":
             at = position_of(*answer[1].split(b" "))
             return Appended(position=at, first=at.offset, people=int(answer[2]))
@@ -305,11 +323,14 @@ class RedisBroker:
 
         """
         check_names(run=run)
-        wire = await self._wire(self._steps)
-        arguments = self._common(wire, position, ttl=self._active(wire, topic))
-        steady = max(0.0, asyncio.get_running_loop().time() - self.server.steady_since)
-        arguments += ("lost", run, "", int(steady * 1000), data)
-        answer = await wire.run(LEASE, self._keys.of(topic), arguments)
+        await self._list(topic)
+
+        def arguments(wire: Wire) -> list[Argument]:
+            steady = max(0.0, asyncio.get_running_loop().time() - wire.server.steady_since)
+            common = self._common(wire, position, ttl=self._active(wire, topic))
+            return [*common, "lost", run, "", int(steady * 1000), data]
+
+        answer = await self._run(self._steps, LEASE, self._keys.of(topic), arguments)
         if answer[0] == b"ok":
             return appended(answer[1], people=0, repeated=False)
         if answer[0] == b"alive":
@@ -326,7 +347,7 @@ class RedisBroker:
 
         """
         # A connection of its own: what waits for the disk would keep everybody else waiting.
-        wire = await Wire.connect(self.server)
+        wire = await Wire.connect(await self._nodes.of(self._keys.channel(topic)))
         try:
             deletion = await self._delete(wire, topic, epochs)
             if deletion is not None:
@@ -369,29 +390,30 @@ class RedisBroker:
 
     async def _unlist(self, wire: Wire, topic: Topic) -> None:
         """Take a deleted topic off the indexes, unless somebody has written it again."""
-        shard = shard_of(topic)
-        await wire.call("ZREM", self._keys.topics(shard), topic)
-        await wire.call("ZREM", self._keys.due(shard), topic)
+        listed, due = self._keys.topics(shard_of(topic)), self._keys.due(shard_of(topic))
+        index = await self._wire(self._steps, listed)
+        await index.call("ZREM", listed, topic)
+        await index.call("ZREM", due, topic)
         counts = await wire.call("HGET", self._keys.of(topic)[0], "d")
         if counts and not counts.startswith(b"0 "):
-            await wire.call("ZADD", self._keys.topics(shard), self.now(), topic)
-            await wire.call("ZADD", self._keys.due(shard), self.now(), topic)
+            await index.call("ZADD", listed, self.now(), topic)
+            await index.call("ZADD", due, self.now(), topic)
 
     async def _meet(self, wire: Wire) -> None:
         """Delete again what a server has come back with: an older state of it, or a replica that lagged."""
+        name = wire.server.name
         async with self._meeting:
-            if self._met and self._met != wire.server_id:
+            if self._met and self._met.get(name) != wire.server_id:
                 for topic, gone in list(self._deleted.items()):
-                    answer = await wire.run(
-                        DELETE, self._keys.deletion(topic), [*self._common(wire, START, ttl=f"-{self._ttl}"), gone, 1]
-                    )
+                    keys = self._keys.deletion(topic)
+                    if self._nodes.now(keys[0]) is not wire.server:
+                        continue
+                    answer = await wire.run(DELETE, keys, [*self._common(wire, START, ttl=f"-{self._ttl}"), gone, 1])
                     if answer[0] == b"ok":
                         self._deleted[topic] = answer[2].decode()
                     if answer[0] == b"ok" and answer[3]:
-                        logger.warning(
-                            "Redis at %s came back with the deleted topic %s; deleted again", wire.server.name, topic
-                        )
-            self._met = wire.server_id
+                        logger.warning("Redis at %s came back with the deleted topic %s; deleted again", name, topic)
+            self._met[name] = wire.server_id
 
     async def standing(self, topic: Topic) -> Standing:
         """Tell what there is of a topic that may be over; see `Broker.standing`.
@@ -400,8 +422,8 @@ class RedisBroker:
             BrokerUnavailableError: The server is away, or in no state to answer.
 
         """
-        wire = await self._wire(self._pages)
         state = self._keys.of(topic)[0]
+        wire = await self._wire(self._pages, state)
         lease = await wire.call("HGET", state, "lease")
         approvals: dict[str, str] = {}
         cursor = b"0"
@@ -421,14 +443,13 @@ class RedisBroker:
         """
         if limit <= 0:
             return []
-        wire = await self._wire(self._pages)
         oldest = f"({self.now() - self._ttl}" if self._ttl else "-inf"
-        answers = await asyncio.gather(
-            *(
-                wire.call("ZREVRANGEBYSCORE", self._keys.topics(shard), "+inf", oldest, "WITHSCORES", "LIMIT", 0, limit)
-                for shard in range(SHARDS)
-            )
-        )
+
+        async def newest(key: str) -> Any:
+            wire = await self._wire(self._pages, key)
+            return await wire.call("ZREVRANGEBYSCORE", key, "+inf", oldest, "WITHSCORES", "LIMIT", 0, limit)
+
+        answers = await asyncio.gather(*(newest(self._keys.topics(shard)) for shard in range(SHARDS)))
         found = [
             (int(float(at)), name.decode())
             for answer in answers
@@ -439,20 +460,27 @@ class RedisBroker:
     async def due(self, *, until: int) -> list[Topic]:
         """List the topics whose due time is at or before ``until`` (ms, Redis clock), of each shard the first 1,000.
 
+        Of a cluster, those of the servers that answer.
+
         Raises:
-            BrokerUnavailableError: The server is away, or in no state to answer.
+            BrokerUnavailableError: None answers.
 
         """
-        wire = await self._wire(self._pages)
-        if time.monotonic() - wire.measured > CLOCK_RENEWAL:
-            await wire.measure()  # a gateway renews nothing that would do it
+
+        async def first(key: str) -> Any:
+            wire = await self._wire(self._pages, key)
+            if time.monotonic() - wire.measured > CLOCK_RENEWAL:
+                await wire.measure()  # a gateway renews nothing that would do it
+            return await wire.call("ZRANGEBYSCORE", key, "-inf", until, "LIMIT", 0, DUE_AT_ONCE)
+
         answers = await asyncio.gather(
-            *(
-                wire.call("ZRANGEBYSCORE", self._keys.due(shard), "-inf", until, "LIMIT", 0, DUE_AT_ONCE)
-                for shard in range(SHARDS)
-            )
+            *(first(self._keys.due(shard)) for shard in range(SHARDS)), return_exceptions=True
         )
-        return [Topic(name.decode()) for answer in answers for name in answer]
+        failures = [answer for answer in answers if isinstance(answer, BaseException)]
+        for failure in failures:
+            if len(failures) == SHARDS or not isinstance(failure, BrokerUnavailableError):
+                raise failure
+        return [Topic(name.decode()) for answer in answers if isinstance(answer, list) for name in answer]
 
     async def set_due(self, topic: Topic, at: int | None) -> None:
         """Note when a topic wants work (ms, Redis clock); None takes the note away.
@@ -461,8 +489,8 @@ class RedisBroker:
             BrokerUnavailableError: The server is away, or in no state to answer.
 
         """
-        wire = await self._wire(self._steps)
         key = self._keys.due(shard_of(topic))
+        wire = await self._wire(self._steps, key)
         if at is None:
             await wire.call("ZREM", key, topic)
         else:
@@ -475,8 +503,9 @@ class RedisBroker:
             BrokerUnavailableError: The server is away, or in no state to answer.
 
         """
-        wire = await self._wire(self._steps)
-        await wire.call("PUBLISH", self._keys.due(shard_of(topic)), topic)
+        key = self._keys.due(shard_of(topic))
+        wire = await self._wire(self._steps, key)
+        await wire.call(wire.publish, key, topic)
 
     def now(self) -> int:
         """Give the Unix time in ms on the server's clock; before the first connect, on this machine's."""
@@ -496,88 +525,133 @@ class RedisBroker:
         """Name the channels that workers hear: one a shard, payload = a topic."""
         return tuple(self._keys.due(shard) for shard in range(SHARDS))
 
-    def link(self, listener: Listener) -> RedisLink:
+    def link(self, listener: Listener) -> RedisLink | ClusterLink:
         """Make a pub/sub connection; the caller closes it."""
+        if isinstance(self._nodes, ClusterNodes):
+            return ClusterLink(self._nodes, listener)
         return RedisLink(self._url, listener, timeout=self._timeout)
 
     async def aclose(self) -> None:
         """Close the connections; calls in flight, and later ones, raise `BrokerUnavailableError`."""
         await self._trimmer.aclose()
+        await self._nodes.aclose()
         await self._steps.aclose()
         await self._pages.aclose()
 
     async def _append(self, topic: Topic, request: AppendRequest, position: Position) -> AppendAnswer:
-        wire = await self._wire(self._steps)
+        keys = self._keys.of(topic)
+        await self._list(topic)
+        wire = await self._wire(self._steps, keys[0])
         ttl = self._active(wire, topic)
         if ttl.startswith("-") and position.epoch and (events := advance_arguments(request)):
-            answer = await self._advance(wire, topic, request, position, events)
+            answer = await self._advance(keys, topic, request, position, events)
             if answer:
                 place, _, people = answer.rpartition(b" ")
                 return appended(place, people=int(people), repeated=False)
             # Nothing was done. What follows may meet another server, and has to name that one.
-            wire = await self._wire(self._steps)
-        arguments = self._common(wire, position, ttl=ttl)
-        arguments += append_arguments(request, max_bytes=self._max_bytes)
-        return append_answer(await wire.run(APPEND, self._keys.of(topic), arguments))
+        own = append_arguments(request, max_bytes=self._max_bytes)
+
+        def arguments(wire: Wire) -> list[Argument]:
+            # The wire may be another than before: then that one has given the topic no deadline yet.
+            return [*self._common(wire, position, ttl=ttl if wire is met else self._active(wire, topic)), *own]
+
+        met = wire
+        return append_answer(await self._run(self._steps, APPEND, keys, arguments))
 
     async def _advance(
-        self, wire: Wire, topic: Topic, request: AppendRequest, position: Position, events: list[Argument]
+        self, keys: tuple[str, ...], topic: Topic, request: AppendRequest, position: Position, events: list[Argument]
     ) -> bytes:
         """Go the short way; b"" where it does not lead there."""
-        arguments: list[Argument] = [
-            f"{position.epoch} {wire.server_id} {request.run} {request.token}",
-            position.offset,
-            f"w:{request.run}",
-            request.seq,
-            "PUBLISH",
-            self._max_bytes,
-            push_prefix(topic) + b'{"data":',
-            *events,
-        ]
-        answer: bytes = await wire.run(ADVANCE, self._keys.of(topic)[:3], arguments)
+
+        def arguments(wire: Wire) -> list[Argument]:
+            return [
+                f"{position.epoch} {wire.server_id} {request.run} {request.token}",
+                position.offset,
+                f"w:{request.run}",
+                request.seq,
+                wire.publish,
+                self._max_bytes,
+                push_prefix(topic) + b'{"data":',
+                *events,
+            ]
+
+        answer: bytes = await self._run(self._steps, ADVANCE, keys[:3], arguments)
         return answer
 
-    async def _wire(self, keeper: WireKeeper) -> Wire:
-        wire = await keeper.wire()
-        if wire.server_id != self._met:
+    async def _run(
+        self, lane: Lane, script: Script, keys: tuple[str, ...], arguments: Callable[[Wire], list[Argument]]
+    ) -> Any:
+        """Run a script where its keys are.
+
+        A server of a cluster that has not their slot has done nothing: the other one is asked, and named in the
+        arguments, once.
+        """
+        wire = await self._wire(lane, keys[0])
+        try:
+            return await wire.run(script, keys, arguments(wire))
+        except RedirectError as error:
+            self._nodes.moved(error)
+            wire = await self._known(await lane.to(self._nodes.at(error.place)))
+            return await wire.run(script, keys, arguments(wire), asking=error.asking)
+
+    async def _wire(self, lane: Lane, key: str) -> Wire:
+        return await self._known(await lane.wire(key))
+
+    async def _known(self, wire: Wire) -> Wire:
+        if self._met.get(wire.server.name) != wire.server_id:
             await self._meet(wire)
         if self._clock is None or wire.measured > self._clock.measured:
             self._clock = wire
         return wire
 
     async def _page(self, script: Script, topic: Topic, position: Position, *arguments: Argument) -> Any:
-        wire = await self._wire(self._pages)
-        return await wire.run(
-            script, self._keys.of(topic), [*self._common(wire, position, ttl=f"-{self._ttl}"), *arguments]
-        )
+        def all_arguments(wire: Wire) -> list[Argument]:
+            return [*self._common(wire, position, ttl=f"-{self._ttl}"), *arguments]
+
+        return await self._run(self._pages, script, self._keys.of(topic), all_arguments)
 
     def _common(self, wire: Wire, position: Position, *, ttl: str) -> list[Argument]:
         """Make the arguments that all scripts share; the server id belongs to the wire they will go out on."""
-        return [wire.server_id, position.epoch, position.offset, new_epoch(), "PUBLISH", ttl]
+        return [wire.server_id, position.epoch, position.offset, new_epoch(), wire.publish, ttl]
 
     async def _index(self, topic: Topic) -> None:
         """List a topic that has just begun: the entry made before may have been taken away by a deletion."""
-        (await self._wire(self._steps)).cast("ZADD", self._keys.topics(shard_of(topic)), self.now(), topic)
+        key = self._keys.topics(shard_of(topic))
+        (await self._wire(self._steps, key)).cast("ZADD", key, self.now(), topic)
+
+    async def _list(self, topic: Topic) -> None:
+        """Refresh a topic's place in the index now and then, before the step that makes it active."""
+        now = time.monotonic()
+        if now - self._indexed.get(topic, -math.inf) < INDEX_REFRESH:
+            return
+        key = self._keys.topics(shard_of(topic))
+        try:
+            async with asyncio.timeout(self._index_patience):
+                wire = await self._wire(self._steps, key)
+        except (BrokerUnavailableError, TimeoutError) as error:
+            # In a cluster the index is elsewhere: a topic goes on without it, and is listed at the next step.
+            if isinstance(self._nodes, SingleNode):
+                raise
+            logger.debug("%s is not listed: %s", topic, error)
+            return
+        at = self.now()
+        wire.cast("ZADD", key, at, topic)
+        if self._ttl:
+            wire.cast("ZREMRANGEBYSCORE", key, "-inf", at - self._ttl)
+        _remember(self._indexed, topic, now)
 
     def _active(self, wire: Wire, topic: Topic) -> str:
-        """Refresh what a topic's activity refreshes now and then; give the scripts' ttl argument.
-
-        The index entry goes out before the step whose topic it lists.
-        """
+        """Give the scripts' ttl argument: now and then the keys of an active topic get a new deadline."""
         now = time.monotonic()
-        indexed, renewed, before = self._done.get(topic, (-math.inf, -math.inf, wire))
-        refresh, renew = now - indexed >= INDEX_REFRESH, before is not wire or now - renewed >= TTL_RENEWAL
-        if not refresh and not renew:
+        renewed, before = self._renewed.get(topic, (-math.inf, wire))
+        if before is wire and now - renewed < TTL_RENEWAL:
             return f"-{self._ttl}"
-        if refresh:
-            indexed, key, at = now, self._keys.topics(shard_of(topic)), self.now()
-            wire.cast("ZADD", key, at, topic)
-            if self._ttl:
-                wire.cast("ZREMRANGEBYSCORE", key, "-inf", at - self._ttl)
-        if renew:
-            renewed = now
-        self._done[topic] = (indexed, renewed, wire)
-        self._done.move_to_end(topic)
-        if len(self._done) > REMEMBERED_TOPICS:
-            self._done.popitem(last=False)
-        return f"{self._ttl}" if renew else f"-{self._ttl}"
+        _remember(self._renewed, topic, (now, wire))
+        return f"{self._ttl}"
+
+
+def _remember(of: OrderedDict[Topic, T], topic: Topic, what: T) -> None:
+    of[topic] = what
+    of.move_to_end(topic)
+    if len(of) > REMEMBERED_TOPICS:
+        of.popitem(last=False)

@@ -22,7 +22,18 @@ from gateway.broker.scripts import SCRIPTS, Script
 from gateway.errors import BrokerError, BrokerUnavailableError
 from gateway.measures import SHORT, Histogram
 
-__all__ = ["LATE", "Argument", "Server", "Wire", "WireKeeper", "explained", "packed"]
+__all__ = [
+    "LATE",
+    "Argument",
+    "ProtocolT",
+    "RedirectError",
+    "Server",
+    "Wire",
+    "WireKeeper",
+    "explained",
+    "is_sharded",
+    "packed",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -41,11 +52,36 @@ JUMP = 1000.0
 
 _PASSING = re.compile(
     r"(?:^|[\s:-])(TRYAGAIN|MOVED|ASK|CLUSTERDOWN|LOADING|MASTERDOWN|READONLY|OOM|MISCONF|NOREPLICAS|BUSY"
-    r"|max number of clients) "
+    r"|max number of clients|a non local key) "
 )
 """Errors that say "not now" or "not here"; Redis 6.2 wraps those that come out of a script."""
 
+_REDIRECTED = re.compile(r"(MOVED|ASK) (\d+) (.*):(\d+)")
+"""What a server of a cluster says that has done nothing, as another one has the key's slot."""
+
 _RIGHTS = re.compile(r"NOPERM|no permissions to|ACL failure in script|can't run this command")
+
+
+class RedirectError(BrokerUnavailableError):
+    """Another server of the cluster has the key's slot; nothing was done.
+
+    Attributes:
+        asking: It is being moved: for this call only.
+        slot: Which.
+        place: Host and port of that server.
+
+    """
+
+    def __init__(self, message: str, *, asking: bool, slot: int, place: tuple[str, int]) -> None:
+        super().__init__(message)
+        self.asking = asking
+        self.slot = slot
+        self.place = place
+
+
+def is_sharded(facts: dict[str, str]) -> bool:
+    """Tell whether a server, by its ``INFO``, has pub/sub by slot."""
+    return int(facts["redis_version"].partition(".")[0]) >= 7
 
 
 def explained(text: str) -> str:
@@ -67,20 +103,28 @@ class Server:
     Args:
         url: ``redis://``, ``rediss://`` (TLS) or ``unix://``, with ``db`` and ``ssl_*`` in its query.
         timeout: Seconds that a connection may take, and a call.
+        name: For messages; "" is the address without its secrets.
+        whole: What counts for all servers of a cluster; None where it is alone.
 
     Raises:
         ValueError: The URL has another form.
 
     """
 
-    def __init__(self, url: str, *, timeout: float) -> None:
+    def __init__(self, url: str, *, timeout: float, name: str = "", whole: "Server | None" = None) -> None:
         options: dict[str, Any] = dict(parse_url(url))
         self.timeout = timeout
         self.path: str | None = options.get("path")
         self.host: str = options.get("host", "localhost")
         self.port: int = options.get("port", 6379)
-        self.name: str = self.path or f"{self.host}:{self.port}"
-        """For messages: the address without its secrets."""
+        self.name: str = name or self.path or f"{self.host}:{self.port}"
+        """For messages."""
+        self.whole: Server = whole or self
+        """Where connections and calls are counted."""
+        self.cluster = whole is not None
+        """Whether it is one of a cluster's."""
+        self.checked = self.cluster
+        """Whether a connection that only hears has to ask first whether the server is a master."""
         self.outage = Outage.of(self.name)
         """Where to say that the server is away, and back."""
         self.greeting: list[tuple[Argument, ...]] = []
@@ -99,6 +143,15 @@ class Server:
         self.connects = 0
         """How often a connection was made to it that was let in."""
         self._tls = _tls(options) if url.startswith("rediss:") else None
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """Host and port, as of the last connect."""
+        return self.host, self.port
+
+    async def stands(self, place: tuple[str, int]) -> bool:
+        """Tell whether the server is still to be found where it was."""
+        return True
 
     async def open(self, factory: Callable[[], ProtocolT]) -> ProtocolT:
         """Connect a protocol.
@@ -129,6 +182,10 @@ class Wire(asyncio.Protocol):
 
     def __init__(self, server: Server) -> None:
         self.server = server
+        self.place = server.place
+        """Where the server was at the connect."""
+        self.publish = "PUBLISH"
+        """The command that publishes on a channel of this server: SPUBLISH in a cluster that has it."""
         self.server_id = ""
         """``run_id:second_repl_offset``, as of the connect (STORE.md 3)."""
         self.skew = 0.0
@@ -176,11 +233,17 @@ class Wire(asyncio.Protocol):
         await self.measure()
         server, replication = await asyncio.gather(self.facts("server"), self.facts("replication"))
         facts = server | replication
+        if facts.get("redis_mode", facts.get("server_mode")) == "cluster" and not self.server.cluster:
+            raise BrokerError(
+                f"Redis at {self.server.name} is one of a cluster: give its address as redis+cluster://, not redis://"
+            )
+        if self.server.cluster and is_sharded(facts):
+            self.publish = "SPUBLISH"
         if facts.get("role") != "master":
             raise BrokerUnavailableError(f"Redis at {self.server.name} is a replica, not a master", told=True)
         self.server_id = f"{facts['run_id']}:{facts['second_repl_offset']}"
         await asyncio.gather(*(self.call("SCRIPT", "LOAD", script.source) for script in SCRIPTS))
-        self.server.connects += 1
+        self.server.whole.connects += 1
         self.server.steady_since = min(self.server.steady_since, self._loop.time())
 
     async def facts(self, section: str) -> dict[str, str]:
@@ -242,8 +305,16 @@ class Wire(asyncio.Protocol):
         except hiredis.ReplyError as error:
             raise self._judged(error) from error
 
-    async def run(self, script: Script, keys: tuple[str, ...], arguments: list[Argument]) -> Any:
+    async def run(
+        self, script: Script, keys: tuple[str, ...], arguments: list[Argument], *, asking: bool = False
+    ) -> Any:
         """Run a script and give its answer.
+
+        Args:
+            script: Which.
+            keys: Its keys.
+            arguments: Its arguments.
+            asking: The server that has the keys' slot sent us here, as it is moving the slot.
 
         Raises:
             BrokerUnavailableError: The connection ended before the answer, or the server says "not now".
@@ -251,12 +322,15 @@ class Wire(asyncio.Protocol):
 
         """
         try:
-            return await self._send(("EVALSHA", script.sha, len(keys), *keys, *arguments))
+            return await self._send(("EVALSHA", script.sha, len(keys), *keys, *arguments), asking=asking)
         except hiredis.ReplyError as error:
             if not str(error).startswith("NOSCRIPT"):
                 raise self._judged(error) from error
         # Somebody flushed the server's scripts; it has done nothing of this one.
-        return await self.call("EVAL", script.source, len(keys), *keys, *arguments)
+        try:
+            return await self._send(("EVAL", script.source, len(keys), *keys, *arguments), asking=asking)
+        except hiredis.ReplyError as error:
+            raise self._judged(error) from error
 
     def cast(self, *command: Argument) -> None:
         """Send a command whose answer nobody needs; it stands before whatever is sent after it."""
@@ -273,11 +347,13 @@ class Wire(asyncio.Protocol):
         """Wait for the connection's end."""
         await asyncio.shield(self._ended)
 
-    def _send(self, command: tuple[Argument, ...]) -> asyncio.Future[Any]:
+    def _send(self, command: tuple[Argument, ...], *, asking: bool = False) -> asyncio.Future[Any]:
         future = self._loop.create_future()
         if self.closed:
             future.set_exception(self._gone())
         else:
+            if asking:
+                self._put(("ASKING",), None)  # it is for the next command
             self._put(command, future)
         return future
 
@@ -315,6 +391,14 @@ class Wire(asyncio.Protocol):
 
     def _judged(self, error: hiredis.ReplyError) -> BrokerError:
         text = str(error)
+        redirected = _REDIRECTED.match(text)
+        if redirected is not None and self.server.cluster:
+            return RedirectError(
+                f"Redis at {self.server.name} answered: {text}",
+                asking=redirected[1] == "ASK",
+                slot=int(redirected[2]),
+                place=(redirected[3].strip("[]") or self.server.host, int(redirected[4])),
+            )
         passing = _PASSING.search(text)
         if passing is None:
             return BrokerError(f"Redis at {self.server.name} answered: {explained(text)}")
@@ -339,7 +423,7 @@ class Wire(asyncio.Protocol):
                 self._fail(f"it said something unasked: {answer!r:.200}")
                 return
             future, sent = self._due.popleft()
-            self.server.latency.add(self._heard - sent)
+            self.server.whole.latency.add(self._heard - sent)
             if self._heard - sent > LATE:
                 self.server.steady_since = self._heard
             failed = isinstance(answer, hiredis.ReplyError)
@@ -417,7 +501,9 @@ class WireKeeper:
             except BrokerUnavailableError as error:
                 logger.debug("%s", error)
             else:
-                return self._wire
+                if await self._server.stands(self._wire.place):
+                    return self._wire
+                self._wire.close()
         return await Wire.connect(self._server)
 
     def _attempted(self, attempt: asyncio.Task[Wire]) -> None:
@@ -430,6 +516,15 @@ class WireKeeper:
             self._server.outage.back(self)
         elif isinstance(error, BrokerUnavailableError):
             self._server.outage.away(self, str(error))
+
+    def retire(self) -> None:
+        """End the wire at once; later calls fail."""
+        self._closed = True
+        self._server.outage.forget(self)
+        if self._attempt is not None:
+            self._attempt.cancel()
+        if self._wire is not None:
+            self._wire.close()
 
     async def aclose(self) -> None:
         """End the wire; later calls fail."""

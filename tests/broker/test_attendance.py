@@ -1,6 +1,7 @@
 """The list of a topic's readers, beside its history."""
 
 import asyncio
+from collections.abc import Sequence
 
 from redis.asyncio import Redis
 
@@ -58,6 +59,8 @@ async def test_announcement_is_heard(broker: RedisBroker) -> None:
         def lost(self) -> None: ...
 
         def restored(self) -> None: ...
+
+        def missed(self, channels: Sequence[str]) -> None: ...
 
     link = broker.link(Listener())
     await link.subscribe(broker.attendance.channel(TOPIC))

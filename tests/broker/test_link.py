@@ -1,7 +1,7 @@
 """The link on real servers whose connections break in every way."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -38,6 +38,9 @@ class Ears:
 
     def restored(self) -> None:
         self.calls.append("restored")
+
+    def missed(self, channels: Sequence[str]) -> None:
+        self.calls.append("missed")
 
     def turns(self) -> list[str]:
         return [call for call in self.calls if call in {"lost", "restored"}]

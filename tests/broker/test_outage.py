@@ -1,6 +1,7 @@
 """An outage is told once, and its end once."""
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,8 @@ class Listener:
 
     def restored(self) -> None:
         self.returns += 1
+
+    def missed(self, channels: Sequence[str]) -> None: ...
 
 
 async def test_link_and_calls_on_a_server_that_is_away_tell_it_once(

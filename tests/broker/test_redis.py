@@ -372,13 +372,13 @@ async def test_now_is_the_servers_time(broker: RedisBroker, redis: Redis, monkey
     assert abs(broker.now() - seconds * 1000 - micros / 1000) < 1000
     author = Author(broker, TOPIC)
     await author.start()
-    wire = await broker._steps.wire()
+    wire = await broker._steps.wire("")
     wire.skew += 50_000
     assert isinstance(await renewed(author), Appended)
-    assert wire.skew - (await broker._pages.wire()).skew > 40_000
+    assert wire.skew - (await broker._pages.wire("")).skew > 40_000
     monkeypatch.setattr(module, "CLOCK_RENEWAL", -1)
     await renewed(author)
-    assert abs(wire.skew - (await broker._pages.wire()).skew) < 1000
+    assert abs(wire.skew - (await broker._pages.wire("")).skew) < 1000
 
 
 async def renewed(author: Author) -> object:

@@ -42,11 +42,15 @@ async def admin(server: RedisServer) -> AsyncIterator["Redis"]:
         yield admin
 
 
+async def set_user(admin: "Redis", name: str, *rules: str) -> None:
+    await admin.execute_command("ACL", "SETUSER", name, *rules)  # type: ignore[no-untyped-call]
+
+
 @contextlib.asynccontextmanager
 async def user(server: RedisServer, admin: "Redis", *, without: str = "") -> AsyncIterator[RedisBroker]:
     """Connect as a user with the README's rights, but for one."""
     rights = [word for word in RIGHTS if word != without and await _known(admin, word)]
-    await admin.execute_command("ACL", "SETUSER", "gateway", "reset", *rights, ">secret")
+    await set_user(admin, "gateway", "reset", *rights, ">secret")
     broker = RedisBroker(f"redis://gateway:secret@127.0.0.1:{server.port}/0", key_prefix="gw")
     try:
         yield broker
@@ -56,7 +60,7 @@ async def user(server: RedisServer, admin: "Redis", *, without: str = "") -> Asy
 
 async def _known(admin: "Redis", word: str) -> bool:
     try:
-        await admin.execute_command("ACL", "SETUSER", "probe", word)
+        await set_user(admin, "probe", word)
     except ResponseError:
         return False  # of newer servers
     return True
@@ -135,7 +139,7 @@ async def test_a_link_without_the_right_to_subscribe_says_so_once(
         assert len(told) == 1, told
         assert "subscribe" in told[0]
         assert "rights" in told[0]
-        await admin.execute_command("ACL", "SETUSER", "gateway", "+subscribe")
+        await set_user(admin, "gateway", "+subscribe")
         await waiting
         await admin.publish(broker.channel(TOPIC), "now")
         await heard(ears, broker.channel(TOPIC), b"now")
@@ -145,6 +149,6 @@ async def test_a_link_without_the_right_to_subscribe_says_so_once(
 
 async def test_a_user_of_other_keys_is_told(server: RedisServer, admin: "Redis") -> None:
     async with user(server, admin) as broker:
-        await admin.execute_command("ACL", "SETUSER", "gateway", "resetkeys", "~other:*")
+        await set_user(admin, "gateway", "resetkeys", "~other:*")
         with pytest.raises(BrokerError, match="rights"):
             await Author(broker, TOPIC, run="other").add(event("x"))

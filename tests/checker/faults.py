@@ -160,9 +160,7 @@ class Mishaps:
         if hang_up:
             # That the connections have ended is heard before anything else happens, or it could not be played again.
             with self._world.answering():
-                while any(
-                    keeper._server.wires for broker in self._world.brokers for keeper in (broker._steps, broker._pages)
-                ):
+                while any(broker.server.wires for broker in self._world.brokers):
                     await asyncio.sleep(0)
         for topic in self._world.topics:
             self._world.judges[topic].truth.causes += 1
