@@ -14,6 +14,8 @@ from gateway.finding import Finding
 
 __all__ = ["check_broker"]
 
+PATIENCE = 5.0
+"""Seconds that a server may take to connect, and to answer."""
 PINGS = 20
 SLOW = 0.005
 """Seconds of a round trip from which on people notice it in each action and recovery."""
@@ -26,16 +28,15 @@ FULL = 0.9
 """Of the memory that the server may use."""
 
 
-async def check_broker(url: str, *, key_prefix: str, timeout: float = 5.0) -> list[Finding]:
+async def check_broker(url: str, *, key_prefix: str) -> list[Finding]:
     """Examine a server.
 
     Args:
         url: ``redis://``, ``rediss://`` or ``unix://`` of one server.
         key_prefix: First part of the gateways' keys and channels.
-        timeout: Seconds it may take to connect, and to answer.
 
     """
-    client = Redis.from_url(url, socket_timeout=timeout, socket_connect_timeout=timeout, decode_responses=True)
+    client = Redis.from_url(url, socket_timeout=PATIENCE, socket_connect_timeout=PATIENCE, decode_responses=True)
     try:
         return await _Checkup(client, key_prefix).run()
     finally:
@@ -65,7 +66,7 @@ class _Checkup:
         try:
             facts = await self._client.info()
         except NoPermissionError:
-            self._error("rights", "INFO is not allowed", "allow the commands that README names: ACL SETUSER … +info")
+            self._error("rights", "INFO is not allowed", "allow it: ACL SETUSER … +info")
             return self._found
         try:
             self._version(facts)

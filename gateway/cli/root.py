@@ -30,6 +30,7 @@ COMMANDS = (
     "token",
     "export",
     "delete",
+    "doctor",
 )
 
 USAGE = 2
