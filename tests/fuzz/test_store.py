@@ -284,7 +284,7 @@ class Histories:
             for offset, entry in enumerate(request.entries, answer.first):
                 self.stored[number][offset] = entry.data
         elif isinstance(answer, Bound):
-            assert answer.size > 0
+            assert answer.size + sum(len(entry.data) for entry in request.entries) > MAX_BYTES
 
     async def top(self, number: int) -> Position:
         found = await self.broker.read(self.topics[number], START, limit=0)
