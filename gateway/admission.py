@@ -1,15 +1,16 @@
 """Who may come into a gateway process, how much each may use of it, and when they must have gone again."""
 
+import contextlib
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
 from gateway.addresses import Proxies
 from gateway.auth import Authority, listed
 from gateway.errors import CommandError, DisconnectCode, DisconnectError, ErrorCode
 from gateway.expiry import Expiries
-from gateway.grants import Grant, Identity
+from gateway.grants import EVERYTHING, Grant, Identity
 from gateway.limits import Limits
 from gateway.settings import Settings
 from gateway.types import Topic
@@ -50,12 +51,38 @@ class Admission:
         self._grace = settings.token_grace
         self._expiries: Expiries[tuple[str, Topic]] = Expiries()
         self._expiring: dict[str, Expiring] = {}
+        authority.counted = self._count
 
     def address(self, scope: Any) -> str:
         """Give the address of who makes a request or a connection."""
         peer = (scope.get("client") or ("",))[0]
         forwarded = [value.decode("latin-1") for name, value in scope["headers"] if name == b"x-forwarded-for"]
         return self._proxies.client(peer, forwarded)
+
+    @contextlib.contextmanager
+    def reading(self, scope: Any, user: str) -> Iterator[None]:
+        """Count a response that may last, as a connection of its user and address that reads one topic.
+
+        Raises:
+            CommandError: 111, there are too many.
+
+        """
+        address = self.address(scope)
+        with contextlib.ExitStack() as stack:
+            for tally, who, whose in (
+                (self.limits.connections_of_address, address, "connections from this address"),
+                (self.limits.connections_of_user, user, "connections of this user"),
+                (self.limits.topics_of_user, user, "topics of this user"),
+            ):
+                if not tally.take(who):
+                    raise CommandError(ErrorCode.TOO_MANY_REQUESTS, f"too many {whose}")
+                stack.callback(tally.give_back, who)
+            yield
+
+    def _count(self, scope: Any, user: str) -> None:
+        # An address is no user's id: that has no control characters.
+        if not self.limits.requests.take(user or f"\0{self.address(scope)}", time.monotonic()):
+            raise CommandError(ErrorCode.TOO_MANY_REQUESTS, "too many requests", temporary=True)
 
     def expire(self, connection: Expiring, topic: Topic, at: float | None) -> None:
         """Have a connection told when a token has run out and the grace too; None for never."""
@@ -83,11 +110,12 @@ class Admission:
 class Credentials:
     """Who one connection is, by the token that it brought and those of its topics."""
 
-    __slots__ = ("_admission", "_connection", "_counted", "_held", "_topics", "identity")
+    __slots__ = ("_admission", "_connection", "_counted", "_held", "_topics", "_trusted", "identity")
 
-    def __init__(self, admission: Admission, connection: Expiring) -> None:
-        """Begin as nobody, who may nothing."""
+    def __init__(self, admission: Admission, connection: Expiring, *, trusted: bool = False) -> None:
+        """Begin as nobody, who may nothing; `trusted`: by an API key, may do everything without a token."""
         self.identity: Identity = _NOBODY
+        self._trusted = trusted
         self._admission = admission
         self._connection = connection
         self._counted: bool = False  # among the user's connections
@@ -204,6 +232,8 @@ class Credentials:
         self._admission.expire(self._connection, _WHOLE, identity.expires_at)
 
     def _checked(self, token: str | None) -> Identity:
+        if self._trusted and not token:
+            return EVERYTHING
         try:
             return self._admission.authority.connect(token)
         except CommandError as error:

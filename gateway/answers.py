@@ -37,7 +37,10 @@ async def command_error(_request: Request, error: Exception) -> Response:
     if not isinstance(error, CommandError):
         raise error
     status = _STATUS.get(ErrorCode(error.code), 400)
-    return json_answer({"error": {"code": int(error.code), "message": error.message}}, status=status)
+    answer = json_answer({"error": {"code": int(error.code), "message": error.message}}, status=status)
+    if status == _STATUS[ErrorCode.TOO_MANY_REQUESTS]:
+        answer.headers["retry-after"] = "1"
+    return answer
 
 
 async def http_error(_request: Request, error: Exception) -> Response:

@@ -71,7 +71,8 @@ def create_app(settings: Settings, *, broker: Broker | None = None) -> Starlette
         raise SettingsError("GATEWAY_REDIS_URL: expected the address of a Redis or Valkey, got nothing")
     redact_queries()
     authority = Authority(settings)
-    endpoints = _Endpoints(settings, broker, Admission(settings, authority))
+    admission = Admission(settings, authority)
+    endpoints = _Endpoints(settings, broker, admission)
     app = Starlette(
         routes=[
             WebSocketRoute("/connection/websocket", _Door(endpoints)),
@@ -94,6 +95,7 @@ def create_app(settings: Settings, *, broker: Broker | None = None) -> Starlette
         lifespan=endpoints.lifespan,
     )
     app.state.authority = authority
+    app.state.admission = admission
     return app
 
 

@@ -2,6 +2,7 @@
 
 import hmac
 import json
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,8 @@ class Authority:
         self._rules = _rules(settings)
         self.revoked: Callable[[str, float | None], object | None] = lambda _user, _issued_at: None
         """Tells whether the tokens of a user that were made before a time count no more; the application sets it."""
+        self.counted: Callable[[Scope, str], object] = lambda _scope, _user: None
+        """Counts a request, by scope and user ("" for none), or raises `CommandError` 111; the admission sets it."""
         self.open: bool = settings.keyless
         """Whether everybody may do everything, as no keys are configured."""
 
@@ -137,27 +140,65 @@ class Authority:
     def http(self, request: HTTPConnection) -> Identity:
         """Give who asks over HTTP: ``Authorization: Bearer <token>``, or an API key in ``X-API-Key``.
 
+        Who has an API key is not counted; who has wrong credentials is, by address.
+
         Raises:
-            CommandError: As `connect`.
+            CommandError: As `connect`; 111, too many requests.
 
         """
         if self.open:
             return EVERYTHING
-        key, token = _credentials(request.headers)
-        if key:
-            self._check_api_key(key)
-            return EVERYTHING
-        return self.connect(token)
+        try:
+            key, token = _credentials(request.headers)
+            if key:
+                self._check_api_key(key)
+                return EVERYTHING
+            identity = self.connect(token)
+        except CommandError:
+            self.counted(request.scope, "")
+            raise
+        self.counted(request.scope, identity.user)
+        return identity
 
     def api(self, request: HTTPConnection) -> None:
         """Go on only for who has an API key, where keys are configured.
 
         Raises:
-            CommandError: 101, without one.
+            CommandError: 101, without one; 111, too many requests without one.
 
         """
-        if not self.open:
+        if self.open:
+            return
+        try:
             self._check_api_key(_credentials(request.headers)[0])
+        except CommandError:
+            self.counted(request.scope, "")
+            raise
+
+    def websocket(self, scope: Scope) -> bool:
+        """Say whether the handshake of a websocket has an API key.
+
+        Raises:
+            CommandError: 101, it has one that is none; 111, too many of those.
+
+        """
+        connection = HTTPConnection(scope)
+        if self.open or "x-api-key" not in connection.headers:
+            return False
+        self.api(connection)
+        return True
+
+    def check(self, identity: Identity) -> None:
+        """Go on only while what was found out about a caller still holds.
+
+        Raises:
+            CommandError: 101 the user was revoked since, 109 the token has expired.
+
+        """
+        if self.revoked(identity.user, identity.issued_at) is not None:
+            raise invalid("it was revoked")
+        if identity.expires_at is not None and time.time() >= identity.expires_at + self._leeway:
+            raise CommandError(ErrorCode.TOKEN_EXPIRED, "the token has expired")
 
     async def aclose(self) -> None:
         """Wait for what is under way."""

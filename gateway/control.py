@@ -63,8 +63,11 @@ class Revocation(msgspec.Struct, frozen=True, kw_only=True):
 class House(Protocol):
     """What a node does with notices, and what it tells of itself."""
 
-    def disconnect(self, user: str, *, client: str, keep: frozenset[str], code: int, reason: str) -> None:
-        """Close the connections of a user: that one client, or all but those to keep."""
+    def disconnect(self, user: str, *, client: str, keep: frozenset[str], code: int, reason: str, at: int) -> None:
+        """Close the connections of a user: that one client, or all but those to keep.
+
+        A notice may come late: who came with a token that was made since ``at``, Unix time in ms, stays.
+        """
 
     def unsubscribe(self, user: str, topic: Topic, *, client: str) -> None:
         """End a user's subscriptions to a topic: of one client, or of all where it is ""."""
@@ -301,7 +304,7 @@ class Control:
             if len(self._revoked) > REMEMBERED:
                 self._revoked.popitem(last=False)
         if notice["at"] >= self._since:
-            self._house.disconnect(user, client=client, keep=keep, code=code, reason=reason)
+            self._house.disconnect(user, client=client, keep=keep, code=code, reason=reason, at=notice["at"])
 
     async def _register(self) -> None:
         clients, users = self._house.population()

@@ -44,6 +44,12 @@ class WebsocketEndpoint:
         send: Callable[[_Message], Awaitable[None]],
     ) -> None:
         """Accept a connection; under our own server that is all, under others it is served here until it ends."""
+        try:
+            trusted = self._admission.authority.websocket(scope)
+        except CommandError as refusal:
+            status = 401 if refusal.code == ErrorCode.UNAUTHORIZED else 429
+            await refuse(scope, receive, send, status=status, error=refusal)
+            return
         address = self._admission.address(scope)
         if not self._admission.limits.connections_of_address.take(address):
             error = CommandError(ErrorCode.TOO_MANY_REQUESTS, "too many connections from this address")
@@ -60,10 +66,10 @@ class WebsocketEndpoint:
             if not accepted:
                 self._admission.limits.connections_of_address.give_back(address)
         if direct is not None:
-            self._connection(direct, address).start()
+            self._connection(direct, address, trusted=trusted).start()
             return
         writer = AsgiWriter(send)
-        connection = self._connection(writer, address)
+        connection = self._connection(writer, address, trusted=trusted)
         connection.start()
         try:
             while (message := await receive())["type"] == "websocket.receive":
@@ -75,7 +81,14 @@ class WebsocketEndpoint:
             connection.closed()
             await writer.aclose()
 
-    def _connection(self, writer: FrameWriter, address: str) -> Connection:
+    def _connection(self, writer: FrameWriter, address: str, *, trusted: bool) -> Connection:
         return Connection(
-            self._hub, self._actions, self._wheel, writer, self._tasks, admission=self._admission, address=address
+            self._hub,
+            self._actions,
+            self._wheel,
+            writer,
+            self._tasks,
+            admission=self._admission,
+            address=address,
+            trusted=trusted,
         )

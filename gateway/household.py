@@ -29,10 +29,13 @@ class Household:
         self._topics = topics
         self._presence = presence
 
-    def disconnect(self, user: str, *, client: str, keep: frozenset[str], code: int, reason: str) -> None:
-        """Close the connections of a user: that one client, or all but those to keep."""
+    def disconnect(self, user: str, *, client: str, keep: frozenset[str], code: int, reason: str, at: int) -> None:
+        """Close the connections of a user: that one client, or all but those to keep and those with newer tokens."""
         for reader in list(self._readers):
-            if reader.user == user and client in {"", reader.client} and reader.client not in keep:
+            if reader.user != user or reader.client in keep:
+                continue
+            newer = reader.issued_at is not None and reader.issued_at * 1000 >= at
+            if reader.client == client or (not client and not newer):
                 reader.close(code, reason)
 
     def unsubscribe(self, user: str, topic: Topic, *, client: str) -> None:

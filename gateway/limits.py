@@ -1,8 +1,13 @@
 """How much one caller may use of a gateway process — pure."""
 
+from collections import OrderedDict
+
 from gateway.settings import Settings
 
-__all__ = ["Allowance", "Limits", "Tally"]
+__all__ = ["Allowance", "Allowances", "Limits", "Tally"]
+
+MAX_BUCKETS = 20_000
+"""Callers whose requests are remembered; of more, those that have asked for nothing the longest are forgotten."""
 
 
 class Allowance:
@@ -33,6 +38,41 @@ class Allowance:
             return False
         self._left -= 1
         return True
+
+
+class Allowances:
+    """A token bucket for each of many."""
+
+    def __init__(self, *, rate: float, burst: int) -> None:
+        """Begin with nobody.
+
+        Args:
+            rate: How many come back to each a second; 0 counts nothing.
+            burst: How many each may take at once.
+
+        """
+        self.rate: float = rate
+        self.refusals: int = 0
+        self._burst = burst
+        self._buckets: OrderedDict[str, Allowance] = OrderedDict()
+
+    def __len__(self) -> int:
+        """Say how many are remembered."""
+        return len(self._buckets)
+
+    def take(self, who: str, now: float) -> bool:
+        """Take one of somebody's, as `Allowance.take`; "" is nobody."""
+        if not self.rate or not who:
+            return True
+        bucket = self._buckets.get(who)
+        if bucket is None:
+            if len(self._buckets) >= MAX_BUCKETS:
+                self._buckets.popitem(last=False)
+            bucket = self._buckets[who] = Allowance(rate=self.rate, burst=self._burst)
+        self._buckets.move_to_end(who)
+        taken = bucket.take(now)
+        self.refusals += not taken
+        return taken
 
 
 class Tally:
@@ -81,3 +121,4 @@ class Limits:
         self.connections_of_user = Tally(settings.max_connections_per_user)
         self.connections_of_address = Tally(settings.max_connections_per_address)
         self.topics_of_user = Tally(settings.max_topics_per_user)
+        self.requests = Allowances(rate=settings.request_rate, burst=settings.request_burst)

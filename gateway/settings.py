@@ -132,6 +132,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     command_burst: Annotated[
         int, Meta(description="commands that a connection may send at once, beyond its rate", ge=1)
     ] = 3000
+    request_rate: Annotated[
+        int,
+        Meta(
+            description="HTTP requests a second that a user, or an address without one, may send in the long run (else "
+            "HTTP status 429); 0 counts none, as it does of those with an API key",
+            ge=0,
+        ),
+    ] = 100
+    request_burst: Annotated[int, Meta(description="HTTP requests of one caller at once, beyond that rate", ge=1)] = (
+        1000
+    )
     max_connections_per_user: Annotated[
         int,
         Meta(

@@ -27,6 +27,10 @@ class Reader(Protocol):
     pending: list[bytes] | None  # what one fan-out gathers for it; None where it reads one topic
 
     @property
+    def issued_at(self) -> float | None:
+        """When its token says that it was made, Unix time in s; None where it does not say."""
+
+    @property
     def write(self) -> Callable[[bytes], None]:
         """Writes finished websocket frames; the socket's own method where it can be: every event passes here."""
 

@@ -73,6 +73,7 @@ async def serve(
         ws=ws,
         ws_ping_interval=None,
         ws_per_message_deflate=False,
+        proxy_headers=False,
         log_config=None,
         timeout_graceful_shutdown=10,
     )

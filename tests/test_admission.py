@@ -16,7 +16,7 @@ from gateway.grants import Identity
 from gateway.settings import Settings
 from gateway.types import Topic
 from tests.serving import Gateway, Plain, append, eventually, serve
-from tests.signing import SECRET, signer, token
+from tests.signing import API_KEY, SECRET, signer, token
 
 QUICK: dict[str, Any] = {"token_secrets": SECRET, "token_leeway": 0, "user_grants": "chat:{sub} news=read"}
 """Settings of gateways at which a token's end is near."""
@@ -352,3 +352,128 @@ async def test_commands_and_publications_have_limits(redis_url: str, key_prefix:
         answers = [await plain.ask("ping", {}) for _ in range(4)]
         assert answers[0] == {}
         assert (answers[-1]["code"], answers[-1]["temporary"]) == (111, True)
+
+
+# Over HTTP
+
+STREAMS = ["events", "events?format=ndjson", "events?poll=1&from=start", "stream?offset=-1&live=sse"]
+
+
+def _bearer(user: str, **claims: Any) -> dict[str, str]:
+    return {"authorization": f"Bearer {token(user, **claims)}"}
+
+
+@pytest.mark.parametrize("stream", STREAMS)
+@pytest.mark.parametrize("limit", ["max_connections_per_user", "max_topics_per_user", "max_connections_per_address"])
+async def test_streams_count_as_connections_and_are_given_back(
+    redis_url: str, key_prefix: str, stream: str, limit: str
+) -> None:
+    settings: dict[str, Any] = {limit: 1, "token_secrets": SECRET, "user_grants": "*", "api_keys": API_KEY}
+    async with (
+        serve(redis_url, key_prefix, **settings) as gateway,
+        httpx.AsyncClient(base_url=gateway.http, trust_env=False, timeout=20) as http,
+    ):
+        posted = await http.post(
+            "/api/publish", json={"channel": "t", "data": {"x": 1}}, headers={"x-api-key": API_KEY}
+        )
+        assert posted.json()["result"]["offset"] == 1
+        address = f"/topics/t/{stream}"
+        for _ in range(2):
+            async with http.stream("GET", "/topics/t/events", headers=_bearer("ann")) as first:
+                assert first.status_code == 200
+                # The address is forged by who is no proxy.
+                spoofed = {**_bearer("ann"), "x-forwarded-for": "198.51.100.1"}
+                refused = await http.get(address, headers=spoofed)
+                assert (refused.status_code, refused.json()["error"]["code"]) == (429, 111)
+                assert int(refused.headers["retry-after"]) > 0
+            await eventually(lambda: not gateway.hub.readers)
+            # A position that cannot be continued, a client that only looks: nothing stays counted.
+            headers = {**_bearer("ann"), "last-event-id": "aaaaaaaa:9"}
+            assert (await http.get("/topics/t/events?dialect=ag-ui", headers=headers)).status_code == 410
+            assert (await http.head("/topics/t/events", headers=_bearer("ann"))).status_code == 200
+            async with http.stream("GET", address, headers=_bearer("ann")) as again:
+                assert again.status_code == 200
+            await eventually(lambda: not gateway.hub.readers)
+
+
+async def test_requests_have_a_rate_by_user_and_wrong_ones_by_address(redis_url: str, key_prefix: str) -> None:
+    settings: dict[str, Any] = {"token_secrets": SECRET, "user_grants": "*", "api_keys": API_KEY}
+    async with (
+        serve(redis_url, key_prefix, request_rate=1, request_burst=5, **settings) as gateway,
+        httpx.AsyncClient(base_url=gateway.http, trust_env=False) as http,
+    ):
+        answers = [await http.get("/topics/t", headers=_bearer("ann")) for _ in range(7)]
+        assert [answer.status_code for answer in answers[:5]] == [200] * 5
+        assert (answers[-1].status_code, answers[-1].json()["error"]["code"]) == (429, 111)
+        assert int(answers[-1].headers["retry-after"]) > 0
+        assert (await http.get("/topics/t", headers=_bearer("bob"))).status_code == 200
+        for number in range(7):
+            wrong = {"x-api-key": f"a-guess-of-a-key-{number}", "x-forwarded-for": f"198.51.100.{number}"}
+            guess = await http.post("/api/info", json={}, headers=wrong)
+        assert guess.status_code == 429
+        # Who has a key asks as often as it likes.
+        for _ in range(7):
+            assert (await http.post("/api/info", json={}, headers={"x-api-key": API_KEY})).status_code == 200
+
+
+async def test_stream_that_waits_for_the_store_is_not_opened_to_who_was_revoked(
+    redis_url: str, key_prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings: dict[str, Any] = {"token_secrets": SECRET, "user_grants": "*"}
+    async with (
+        serve(redis_url, key_prefix, **settings) as gateway,
+        httpx.AsyncClient(base_url=gateway.http, trust_env=False, timeout=20) as http,
+    ):
+        joining, go = asyncio.Event(), asyncio.Event()
+        join = gateway.hub.join
+
+        async def slow(*arguments: Any, **more: Any) -> Any:
+            joined = await join(*arguments, **more)
+            joining.set()
+            await go.wait()
+            return joined
+
+        monkeypatch.setattr(gateway.hub, "join", slow)
+        for address in ("/topics/t/events", "/topics/t/events?poll=1&from=start&wait=0"):
+            joining.clear()
+            go.clear()
+            asked = asyncio.create_task(http.get(address, headers=_bearer("ann", iat=1)))
+            await joining.wait()
+            await gateway.hub.control.disconnect("ann", code=3503, reason="go")
+            go.set()
+            answer = await asked
+            assert (answer.status_code, answer.json()["error"]["code"]) == (401, 101)
+            gateway.hub.control._revoked.clear()
+
+
+async def test_poll_ends_at_once_with_its_users_connections(redis_url: str, key_prefix: str) -> None:
+    async with (
+        serve(redis_url, key_prefix, token_secrets=SECRET, user_grants="*") as gateway,
+        httpx.AsyncClient(base_url=gateway.http, trust_env=False, timeout=20) as http,
+    ):
+        address = "/topics/t/events?poll=1&from=start&wait=60"
+        asked = asyncio.create_task(http.get(address, headers=_bearer("ann", iat=1)))
+        await eventually(lambda: gateway.hub.readers)
+        await gateway.hub.control.disconnect("ann", code=3503, reason="go")
+        assert (await asked).status_code == 401
+
+
+# By an API key
+
+
+async def test_websocket_with_an_api_key_may_do_everything(redis_url: str, key_prefix: str) -> None:
+    async with serve(redis_url, key_prefix, token_secrets=SECRET, api_keys=API_KEY) as gateway:
+        headers = {"x-api-key": API_KEY}
+        async with connect(gateway.url, additional_headers=headers, ping_interval=None) as socket:
+            plain = Plain(socket)
+            assert "delete" in (await plain.ask("connect", {}))["data"]["grants"]
+            assert await plain.ask("publish", {"channel": "t", "data": {"x": 1}}) == {}
+        async with connect(gateway.url, additional_headers=headers, ping_interval=None) as socket:
+            plain = Plain(socket)
+            # A token that is shown all the same is what counts.
+            assert (await plain.ask("connect", {"token": token("ann")}))["data"]["grants"] == []
+        upgrade = {"connection": "upgrade", "upgrade": "websocket", "sec-websocket-version": "13"}
+        upgrade |= {"sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==", "x-api-key": "a-guess-of-a-key"}
+        async with httpx.AsyncClient(trust_env=False) as http:
+            refused = await http.get(f"{gateway.http}/connection/websocket", headers=upgrade)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (401, 101)

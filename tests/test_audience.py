@@ -25,6 +25,7 @@ class Recorder:
 
     def __init__(self) -> None:
         self.client = self.user = ""
+        self.issued_at: float | None = None
         self.pending: list[bytes] | None = None
         self.writes: list[bytes] = []
 

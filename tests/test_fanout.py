@@ -20,6 +20,7 @@ class Recorder:
     def __init__(self, client: str = "") -> None:
         self.client = client
         self.user = ""
+        self.issued_at: float | None = None
         self.pending: list[bytes] | None = []
         self.writes: list[bytes] = []
         self.behind: list[Subscriber] = []

@@ -210,6 +210,7 @@ class Silent:
 
     def __init__(self, *, keep: bool) -> None:
         self.client = self.user = ""
+        self.issued_at: float | None = None
         self.pending: list[bytes] | None = None
         self.writes: list[bytes] | None = [] if keep else None
 

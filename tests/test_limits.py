@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.limits import Allowance, Limits, Tally
+from gateway.limits import MAX_BUCKETS, Allowance, Allowances, Limits, Tally
 from gateway.settings import Settings
 
 
@@ -17,6 +17,16 @@ def test_allowance_gives_a_burst_and_then_its_rate() -> None:
 def test_allowance_without_a_rate_counts_nothing() -> None:
     allowance = Allowance(rate=0, burst=1)
     assert all(allowance.take(0.0) for _ in range(100))
+
+
+def test_allowances_are_of_each_and_bounded() -> None:
+    allowances = Allowances(rate=1, burst=2)
+    assert [allowances.take("ann", 100.0) for _ in range(3)] == [True, True, False]
+    assert allowances.take("bob", 100.0)
+    assert all(allowances.take("", 100.0) for _ in range(5))
+    for number in range(MAX_BUCKETS):
+        allowances.take(str(number), 100.0)
+    assert (len(allowances), allowances.refusals) == (MAX_BUCKETS, 1)
 
 
 @given(st.floats(0.1, 50), st.integers(1, 20), st.lists(st.floats(0, 3), max_size=80))

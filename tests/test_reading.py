@@ -21,6 +21,7 @@ class Host:
 
     def __init__(self) -> None:
         self.client, self.user = "c", ""
+        self.issued_at: float | None = None
         self.pending: list[bytes] | None = None
         self.is_paused = self.is_closed = False
         self.reading: Reading | None = None

@@ -35,6 +35,7 @@ class Follower:
 
     def __init__(self, target: HubTopic, audiences: Audiences, view: View) -> None:
         self.client = self.user = ""
+        self.issued_at: float | None = None
         self.pending: list[bytes] | None = None
         self.target = target
         self.audiences = audiences

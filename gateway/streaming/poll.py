@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from gateway.grants import Identity
 from gateway.hub import Hub
 from gateway.streaming.pushes import EventPush, SnapshotPiece, read_frames, read_publication, whole_snapshot
 from gateway.subscriber import Subscriber
@@ -36,10 +37,11 @@ class News(msgspec.Struct, frozen=True, kw_only=True):
 class Poll:
     """A reader in the hub until the first news, or until it is told to finish."""
 
-    def __init__(self, hub: Hub, *, user: str) -> None:
-        """Make a poll of a user; "" for an anonymous one."""
+    def __init__(self, hub: Hub, *, identity: Identity) -> None:
+        """Make a poll of somebody."""
         self.client: str = new_id()
-        self.user: str = user
+        self.user: str = identity.user
+        self.issued_at: float | None = identity.issued_at
         self.pending: list[bytes] | None = None
         self._hub = hub
         self._items: list[EventPush | SnapshotPiece] = []
@@ -69,6 +71,7 @@ class Poll:
         if isinstance(snapshot, msgspec.Raw):
             self._items.append(whole_snapshot(bytes(snapshot), epoch=epoch, offset=offset))
         try:
+            self._hub.readers[self] = None
             self._hub.enter(subscriber)
             while subscriber.parts:
                 await self._hub.advance(subscriber)
@@ -76,6 +79,7 @@ class Poll:
                 await self._wait(subscriber, wait)
         finally:
             self.finish()
+            self._hub.readers.pop(self, None)
             self._hub.leave(subscriber)
         events = [item for item in self._items if isinstance(item, EventPush)]
         if events:

@@ -1,9 +1,12 @@
 """Answers of one news each: long polls, and reads of the Durable Streams protocol."""
 
+import time
+
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from gateway.admission import Admission
 from gateway.answers import json_text
 from gateway.codec import encode_json
 from gateway.errors import CommandError, ErrorCode
@@ -75,7 +78,7 @@ async def durable(request: Request, asked: StreamRequest) -> Response | StreamRe
         form = DurableEvents(cursor=query.get("cursor"))
         state = request.app.state
         reader = StreamReader(state.hub, state.wheel, form, topic=asked.topic, identity=asked.identity, view=asked.view)
-        return StreamResponse(state.hub, reader, form, asked=position, known="", strict=True)
+        return StreamResponse(state.hub, reader, form, admission=state.admission, asked=position, known="", strict=True)
     news = await _news(request, asked, position, mirror=False, wait=WAIT if live else 0)
     _check_written(news)
     if not news.recovered:
@@ -99,14 +102,21 @@ async def _news(
     request: Request, asked: StreamRequest, position: Position | None, *, mirror: bool, wait: float
 ) -> News:
     hub: Hub = request.app.state.hub
-    poll = Poll(hub, user=asked.identity.user)
+    admission: Admission = request.app.state.admission
+    identity = asked.identity
+    if identity.expires_at is not None:
+        wait = min(wait, max(0.0, identity.expires_at - time.time()))
+    poll = Poll(hub, identity=identity)
     socket: Socket | None = request.scope.get("extensions", {}).get(EXTENSION)
     if socket is not None:
         socket.begin(poll.finish)
-    return await patiently(
-        lambda: poll.take(asked.topic, asked=position, mirror=mirror, view=asked.view, wait=wait),
-        within=wait + hub.settings.command_timeout,
-    )
+    with admission.reading(request.scope, identity.user):
+        news = await patiently(
+            lambda: poll.take(asked.topic, asked=position, mirror=mirror, view=asked.view, wait=wait),
+            within=wait + hub.settings.command_timeout,
+        )
+    admission.authority.check(identity)
+    return news
 
 
 def _headers(news: News) -> dict[str, str]:

@@ -5,8 +5,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
 from starlette.datastructures import MutableHeaders
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
+from gateway.admission import Admission
 from gateway.errors import BrokerUnavailableError, CommandError, ErrorCode
 from gateway.hub import Hub
 from gateway.streaming.forms import Form
@@ -32,7 +33,15 @@ class StreamResponse:
     """Streams a topic until the client or the gateway goes: an ASGI application for one request."""
 
     def __init__(
-        self, hub: Hub, reader: StreamReader, form: Form, *, asked: Position | None, known: str, strict: bool = False
+        self,
+        hub: Hub,
+        reader: StreamReader,
+        form: Form,
+        *,
+        admission: Admission,
+        asked: Position | None,
+        known: str,
+        strict: bool = False,
     ) -> None:
         """Make a response that has not started.
 
@@ -40,6 +49,7 @@ class StreamResponse:
             hub: Where the topic is.
             reader: What reads for the client.
             form: How the client is written to.
+            admission: Where it counts, as a connection, while it lasts.
             asked: The position to go on from; None for none.
             known: The position that the client named, as text; "" for none.
             strict: A position that cannot be continued is refused, instead of told in the stream.
@@ -48,6 +58,7 @@ class StreamResponse:
         self.headers: MutableHeaders = MutableHeaders({"content-type": form.media_type, **STREAM_HEADERS})
         self._hub = hub
         self._reader = reader
+        self._admission = admission
         self._asked = asked
         self._known = known
         self._strict = strict
@@ -56,7 +67,8 @@ class StreamResponse:
         """Serve the request.
 
         Raises:
-            CommandError: 100 the broker is away, 112 the position cannot be continued.
+            CommandError: 100 the broker is away, 101 or 109 the token holds no more, 111 too many connections,
+                112 the position cannot be continued.
 
         """
         start = {"type": "http.response.start", "status": 200, "headers": self.headers.raw}
@@ -64,8 +76,13 @@ class StreamResponse:
             await send(start)
             await send({"type": "http.response.body", "body": b""})
             return
+        with self._admission.reading(scope, self._reader.user):
+            await self._stream(scope, receive, send, start)
+
+    async def _stream(self, scope: Scope, receive: Receive, send: Send, start: Message) -> None:
         try:
             joined = await self._join()
+            self._admission.authority.check(self._reader.identity)
             socket: Socket | None = scope.get("extensions", {}).get(EXTENSION)
             outlet = Outlet(send, self._reader, socket)
             self._reader.begin(outlet, joined, known=self._known)

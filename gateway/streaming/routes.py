@@ -93,7 +93,8 @@ class _Streams:
             raise CommandError(ErrorCode.BAD_REQUEST, f"expected sse or ndjson as format, got {name!r:.80}")
         form = make()
         reader = _reader(request, asked, form, mirror=asked.mirror)
-        return StreamResponse(request.app.state.hub, reader, form, asked=asked.asked, known=asked.known)
+        state = request.app.state
+        return StreamResponse(state.hub, reader, form, admission=state.admission, asked=asked.asked, known=asked.known)
 
     async def _in_dialect(self, request: Request, asked: StreamRequest) -> Response | StreamResponse:
         name = request.query_params["dialect"]
@@ -123,7 +124,8 @@ class _Streams:
         form = DialectForm(translator, begun=begun, skip=asked.skip)
         reader = _reader(request, asked, form, mirror=False)
         known = asked.known if asked.header else ""
-        response = StreamResponse(hub, reader, form, asked=position, known=known, strict=True)
+        admission = request.app.state.admission
+        response = StreamResponse(hub, reader, form, admission=admission, asked=position, known=known, strict=True)
         response.headers.update(dialect.headers)
         return response
 

@@ -84,3 +84,20 @@ async def test_a_code_that_invites_back_revokes_nothing(redis_url: str, key_pref
             assert await closed_with(plain) == 3011
         async with gateway.plain(hello=False) as plain:
             assert "client" in await plain.ask("connect", {"token": old})
+
+
+async def test_late_notice_spares_who_came_with_a_newer_token(
+    redis_url: str, key_prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys: dict[str, Any] = {"api_keys": KEY, "token_secrets": SECRET}
+    async with serve(redis_url, key_prefix, **keys) as one, serve(redis_url, key_prefix, **keys) as deaf:
+        monkeypatch.setattr(deaf.hub.control, "_read", lambda: asyncio.sleep(0))
+        async with backend(one) as client:
+            await client.disconnect(DisconnectRequest(user="ann"))
+        async with deaf.plain(hello=False) as newer, deaf.plain(hello=False) as older:
+            assert "client" in await newer.ask("connect", {"token": token("ann", issued=2)})
+            assert "client" in await older.ask("connect", {"token": token("ann", issued=-60)})
+            monkeypatch.undo()
+            deaf.hub.control.restored()
+            assert await closed_with(older) == 3503
+            assert await newer.ask("ping", {}) == {}
