@@ -142,6 +142,7 @@ class AgentStart(_Event, frozen=True, kw_only=True, tag="agent_start"):
         topic: A sub-agent's own topic, where the event stands on its parent's.
         input: What it is asked to do.
         max_iterations: How many model requests it may make.
+        trace: The W3C `traceparent` of its span, where it is traced.
 
     """
 
@@ -151,6 +152,7 @@ class AgentStart(_Event, frozen=True, kw_only=True, tag="agent_start"):
     topic: str | None = None
     input: Any = None
     max_iterations: int | None = None
+    trace: str | None = None
 
 
 class ContextChanged(_Event, frozen=True, kw_only=True, tag="context"):

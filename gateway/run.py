@@ -26,6 +26,7 @@ from gateway.run_events import RunEvents
 from gateway.start import Resumed, Start
 from gateway.stop import Stop
 from gateway.sub_agent import SubAgent
+from gateway.tracing import RunTrace
 from gateway.types import Position, new_id, parse_topic
 from gateway.unfinished import call_in_text
 
@@ -121,13 +122,20 @@ class Run(RunEvents):
             RunEndedError: A run of this id has ended.
 
         """
+        agent = self._start.agent if isinstance(self._start, Start) else ""
+        trace = self._trace = RunTrace(topic=self.topic, run=self.id, agent=agent)
         try:
             await _despite_cancellation(self._begin(), grace=_START_GRACE)
         except asyncio.CancelledError:
             # The first append may be stored by now; nobody would end that run.
             if self._begun:
                 await self._leave(asyncio.CancelledError())
+            trace.end("agent_cancelled")
             raise
+        except BaseException:
+            trace.end("agent_error")
+            raise
+        trace.enter()
         # Only from here on: a stop must not cancel what is not the block.
         self._stop.enter()
         for action in self._missed:
@@ -140,7 +148,13 @@ class Run(RunEvents):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool:
         alone = self._stop.leave()
-        await _despite_cancellation(self._leave(error), grace=_END_GRACE)
+        if self._trace is not None:
+            self._trace.leave()
+        try:
+            await _despite_cancellation(self._leave(error), grace=_END_GRACE)
+        finally:
+            if self._trace is not None:
+                self._trace.end(self.outcome["type"])
         if self._stop.reason is None or not alone:
             return False
         if self._failure is not None and self._stop.sent and isinstance(error, asyncio.CancelledError):
@@ -262,7 +276,11 @@ class Run(RunEvents):
         return await self._finish("agent_cancelled", reason=reason)
 
     async def _begin(self) -> None:
-        begun = await self._start.begin(self._publisher)
+        start = self._start
+        if isinstance(start, Start) and self._trace is not None:
+            start = msgspec.structs.replace(start, trace=self._trace.parent)
+        begun = await start.begin(self._publisher)
+        begun.writer.sender.trace = self._trace
         self._writer = writer = begun.writer
         self.inbox = Inbox(writer, begun.waiting)
         self._ear = Ear(

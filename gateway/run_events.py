@@ -17,6 +17,7 @@ from gateway.event_types import check_publishable
 from gateway.fields import index as as_index
 from gateway.recorder import outgoing
 from gateway.run_writer import RunWriter
+from gateway.tracing import RunTrace
 from gateway.types import Position, new_id
 from gateway.unfinished import UnfinishedMessages, in_text
 
@@ -31,6 +32,8 @@ class RunEvents:
 
     def __init__(self) -> None:
         self._writer: RunWriter
+        self._trace: RunTrace | None = None
+        """Its spans, once it is entered."""
         self._messages = UnfinishedMessages()
         self._running: dict[str, float] = {}
         """Of each tool call that runs, when it began."""
@@ -164,6 +167,8 @@ class RunEvents:
         log = self.context.log.append("tool_call", data)
         after = msgspec.structs.replace(self.context, log=log).add_tool_call(data)
         self._running[id] = self._now()
+        if self._trace is not None:
+            self._trace.tool_call(id, name)
         self._writer.record(after, message=message or self._messages.last)
         await self._writer.stored()
 
@@ -201,6 +206,8 @@ class RunEvents:
         message = in_text(Message.tool(tool_call_id, shown, name=name, metadata=facts))
         self._writer.record(self.context.add_message(message))
         self._running.pop(tool_call_id, None)
+        if self._trace is not None:
+            self._trace.tool_result(tool_call_id, error=error)
 
     async def usage(self, usage: Usage | Mapping[str, Any], *, call: str | None = None) -> None:
         """Say what a model call has cost so far.
@@ -261,6 +268,8 @@ class RunEvents:
             raise EventRefusedError(f"expected a bookkeeping event, got {type!r:.80}")
         log = self.context.log.append(type, dict(data or {}))
         self._writer.record(msgspec.structs.replace(self.context, log=log))
+        if self._trace is not None:
+            self._trace.event(type, data or {})
 
     async def discard(self, *, reason: str, call: str | None = None) -> None:
         """Drop the open message, which a retry replaces, and what its call cost.

@@ -8,6 +8,8 @@ from typing import Any
 from gateway.codec import decode_event
 from gateway.measures import HUMAN, Histogram
 from gateway.topic import HubTopic
+from gateway.tracing import heard_run
+from gateway.types import Topic
 
 __all__ = ["RunWatch"]
 
@@ -38,8 +40,10 @@ _HEARD = {"agent_start", "approval_required", "approval_decided", "cancel_reques
 class _Run:
     """A run that goes on."""
 
-    def __init__(self, run: str, at: int | None) -> None:
+    def __init__(self, run: str, at: int | None, trace: object = None) -> None:
         self.run = run
+        self.at = at
+        self.trace = trace  # its `traceparent`
         self.silent_since = at  # its start, until its model says something; ms, as all times here
         self.stopped_at: int | None = None
         self.questions: dict[str, int] = {}  # the calls that wait for people, and since when
@@ -107,11 +111,11 @@ class RunWatch:
             line = ring.lines[index]
             run = watched.run
             if (_FIRSTS if run is None or run.silent_since is not None else _TURNS).search(line):
-                self._take(watched, decode_event(line)["push"]["pub"]["data"])
+                self._take(topic.name, watched, decode_event(line)["push"]["pub"]["data"])
         watched.offset = ring.end if stop == len(ring.offsets) else ring.offsets[stop - 1]
         return stop - begin
 
-    def _take(self, watched: _Watched, event: Any) -> None:
+    def _take(self, topic: Topic, watched: _Watched, event: Any) -> None:
         kind, name, at = event.get("type"), event.get("run"), event.get("at")
         if kind not in _HEARD or not isinstance(name, str) or not isinstance(at, int):
             return
@@ -120,7 +124,7 @@ class RunWatch:
                 watched.children.append(name)
             else:
                 self.started += 1
-                watched.run = _Run(name, at)
+                watched.run = _Run(name, at, event.get("trace"))
             return
         if name in watched.children:
             return
@@ -132,6 +136,8 @@ class RunWatch:
             if run.stopped_at is not None:
                 self.stops.add(max(0, at - run.stopped_at) / 1000)
             watched.run = None
+            if isinstance(run.trace, str) and run.at is not None:
+                heard_run(run.trace, topic=topic, run=name, began=run.at, ended=at, outcome=kind)
         elif kind == "cancel_requested":
             run.stopped_at = run.stopped_at or at
         elif kind == "approval_required":

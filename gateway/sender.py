@@ -34,6 +34,7 @@ from gateway.journal import Journal
 from gateway.outbox import Batch, Outbox, Outgoing
 from gateway.patience import Patience
 from gateway.recorder import lost_event
+from gateway.tracing import RunTrace
 from gateway.types import Position, Topic
 
 __all__ = ["Sender", "refusal"]
@@ -101,6 +102,8 @@ class Sender:
         """Tells when something on the topic is over even if the run does not say so; ms, the broker's clock."""
         self.failed: Callable[[Exception], None] = _ignored
         """Called with the failure once nothing at all is sent any more."""
+        self.trace: RunTrace | None = None
+        """Where its appends are recorded."""
         self.refused: dict[int, Unmet] = {}
         """Of what was put in with conditions that did not hold, by its ticket, what was found."""
         self.failure: Exception | None = None
@@ -325,7 +328,13 @@ class Sender:
         )
 
     async def _attempt(self, request: AppendRequest) -> AppendAnswer:
-        return await self._patience.call(lambda: self._broker.append(self._topic, request, position=self.position))
+        size = sum(len(entry.data) for entry in request.entries)
+        span = None if self.trace is None else self.trace.append(events=len(request.entries), size=size)
+        try:
+            return await self._patience.call(lambda: self._broker.append(self._topic, request, position=self.position))
+        finally:
+            if span is not None:
+                span.end()
 
     def _request(self, batch: Batch) -> AppendRequest:
         return AppendRequest(
