@@ -1,18 +1,21 @@
 import { glyph, setChildren, setText } from './dom.js';
+import { HeaderRibbon } from './header_ribbon.js';
 import { timeOf } from './panel.js';
-import { headRun, wordFor } from './run_state.js';
+import { headRun, isLive, wordFor } from './run_state.js';
 import { clockTime, duration } from './time.js';
 
 /** The head of the conversation: title, state, agent and connection. A part of the painter. */
 export class Header {
   #options;
   #name = '';
+  #ribbon;
 
   /**
    * @param {Chat.HeaderOptions} options
    */
   constructor(options) {
     this.#options = options;
+    this.#ribbon = new HeaderRibbon(options.parts.ribbon);
   }
 
   paint() {
@@ -26,11 +29,16 @@ export class Header {
     const run = headRun(mirror);
     chip.hidden = run === null;
     note.hidden = run === null;
-    if (run === null) return true;
+    if (run === null) {
+      this.#ribbon.hide();
+      return true;
+    }
     const state = this.#options.thread.state(mirror, run);
     const now = this.#options.clock.now();
     const silent = this.#options.thread.silentSince(run.run);
     const { word, tone } = wordFor(state, { decides: this.#options.may('decide') });
+    if (isLive(run)) this.#ribbon.show(run.run, state, now);
+    else this.#ribbon.hide();
     if (this.#name !== word) {
       this.#name = word;
       chip.className = `chip ${tone}`;

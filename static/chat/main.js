@@ -210,7 +210,7 @@ const watchers = new Watchers({
 });
 
 const header = new Header({
-  parts: { title: $('title'), chip: $('chip'), note: $('note'), conn: $('conn') },
+  parts: { title: $('title'), chip: $('chip'), ribbon: $('ribbon'), note: $('note'), conn: $('conn') },
   mirror: () => mirror,
   thread,
   clock,

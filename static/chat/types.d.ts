@@ -93,7 +93,7 @@ declare namespace Chat {
     callKey: (run: unknown, message: string, index: unknown, id: string|null) => string;
   }
   interface HeaderOptions {
-    parts: {title: HTMLElement, chip: HTMLElement, note: HTMLElement, conn: HTMLElement};
+    parts: {title: HTMLElement, chip: HTMLElement, ribbon: Element, note: HTMLElement, conn: HTMLElement};
     mirror: () => any;
     thread: import('./thread.js').Thread;
     clock: import('./time.js').ServerClock;
