@@ -8,7 +8,7 @@ LLM_VENV ?= .venv-llm
 # Processes that run the Python tests; most of their time they wait.
 TESTERS ?= 3
 
-.PHONY: demo demo-llm test check release settings bench profile baselines soak browser faketime nginx node clean
+.PHONY: demo demo-llm test check release settings bench profile baselines soak pages browser faketime nginx node clean
 
 demo: $(VENV)/.demo
 	$(BIN)/gateway demo $(DEMO)
@@ -79,6 +79,10 @@ WORLDS ?= 1000
 soak: $(VENV)/.dev faketime nginx
 	GATEWAY_SOAK_SECONDS=$(SOAK) GATEWAY_SOAK_SCHEDULES=$(SCHEDULES) GATEWAY_CHECKER_WORLDS=$(WORLDS) \
 		$(BIN)/python -m pytest -s --show-capture=no tests/faults tests/checker
+
+# Every state of the chat page at every width, and the pages under their full load.
+pages: $(VENV)/.dev browser node
+	GATEWAY_LONG=1 $(BIN)/python -m pytest tests/browser/test_looks.py tests/browser/test_performance.py
 
 browser:
 	@command -v chromium >/dev/null || { echo "Installing Chromium for the browser tests"; apt-get update -qq && apt-get install -y -qq chromium; }
