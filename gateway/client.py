@@ -40,21 +40,26 @@ class Client(ClientActions):
         url: The gateway's address, such as ``http://127.0.0.1:8000`` or ``wss://example.org``.
         token: What the gateway knows the caller by: a text, or an async function that makes one for each connection
             and before the last one expires; None where it asks for none.
+        api_key: A key that may do everything, for backends and people who run the gateway; None for none. With a token
+            beside it the token counts.
         patience: Seconds until a command without an answer is given up, and until entering is.
 
     Raises:
         ValueError: The URL is none.
         UnreachableError: On entering: nobody answers there, or not as a gateway.
-        CommandError: On entering: the token was refused.
+        CommandError: On entering: the token or the API key was refused.
         DisconnectError: On entering: the gateway closed the connection.
 
     """
 
-    def __init__(self, url: str, *, token: Token = None, patience: float = COMMAND_PATIENCE) -> None:
+    def __init__(
+        self, url: str, *, token: Token = None, api_key: str | None = None, patience: float = COMMAND_PATIENCE
+    ) -> None:
         self.url = websocket_url(url)
         self.sure = True
         """False while the gateway itself does not hear its broker: what is shown may be behind."""
         self._token = token
+        self._api_key = api_key
         self._patience = patience
         self._socket: ClientSocket | None = None
         self._changed = asyncio.Event()
@@ -175,7 +180,7 @@ class Client(ClientActions):
         # Before the first push, which may come together with the reply to connect.
         self.sure = True
         socket = ClientSocket(self._pushed)
-        await socket.open(self.url, token=self._token)
+        await socket.open(self.url, token=self._token, api_key=self._api_key)
         return socket
 
     async def _live(self, socket: ClientSocket) -> None:

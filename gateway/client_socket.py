@@ -31,6 +31,7 @@ RENEW_PAUSE = 1.0
 MAX_FRAME = 1024 * 1024
 """Bytes; a gateway's own frames end at 128 KiB (PROTOCOL 2.4)."""
 
+_UNAUTHORIZED = 401
 _TRANSIENT_STATUS = {408, 425, 429, 500, 502, 503, 504}
 
 Answer = Callable[[dict[str, Any], int], None]
@@ -61,16 +62,17 @@ class ClientSocket:
         self._renewing: asyncio.Task[None] | None = None
         """Shows fresh tokens, where one expires and another can be made."""
 
-    async def open(self, url: str, *, token: Token) -> None:
+    async def open(self, url: str, *, token: Token, api_key: str | None = None) -> None:
         """Connect and introduce oneself.
 
         Args:
             url: The websocket's.
             token: Is made anew, where it is a function, before the gateway would end the connection with it.
+            api_key: A key that may do everything; None for none.
 
         Raises:
             UnreachableError: Nobody answers as a gateway.
-            CommandError: The connect command was refused.
+            CommandError: The connect command, or the API key, was refused.
             DisconnectError: The gateway closed the connection.
 
         """
@@ -83,10 +85,13 @@ class ClientSocket:
                 open_timeout=OPEN_PATIENCE,
                 close_timeout=1,
                 max_size=MAX_FRAME,
+                additional_headers=None if api_key is None else {"X-API-Key": api_key},
                 proxy=None if _is_loopback(host) else True,
             )
         except InvalidStatus as error:
             status = error.response.status_code
+            if api_key is not None and status == _UNAUTHORIZED:
+                raise CommandError(ErrorCode.UNAUTHORIZED, "invalid API key") from error
             raise UnreachableError(
                 url=url, reason=f"HTTP status {status}", temporary=status in _TRANSIENT_STATUS
             ) from error

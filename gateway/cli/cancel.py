@@ -6,7 +6,7 @@ import click
 
 from gateway.cli.loop import run_async
 from gateway.cli.mirrored import read_state
-from gateway.cli.target import client, gateway_options, read_topic
+from gateway.cli.target import Access, client, gateway_options, read_topic
 from gateway.client import Client
 from gateway.types import Topic
 
@@ -22,7 +22,7 @@ _Mode = Literal["now", "after_step"]
 @click.option("--after-step", is_flag=True, help="Let the step that is under way come to its end.")
 @gateway_options
 def command(
-    *, topic: Topic, run: str | None, message: str | None, after_step: bool, url: str | None, token: str | None
+    *, topic: Topic, run: str | None, message: str | None, after_step: bool, url: str | None, access: Access
 ) -> None:
     """Ask a run to stop; without its id, the one that runs on the topic now.
 
@@ -31,7 +31,7 @@ def command(
     if run is not None and message is not None:
         raise click.UsageError("expected a run or a message, got both")
     mode: _Mode = "after_step" if after_step else "now"
-    click.echo(_told(run_async(_cancel(client(url, token), topic, run=run, message=message, mode=mode)), topic))
+    click.echo(_told(run_async(_cancel(client(url, access), topic, run=run, message=message, mode=mode)), topic))
 
 
 async def _cancel(

@@ -7,7 +7,7 @@ import click
 
 from gateway.cli.loop import run_async
 from gateway.cli.mirrored import read_state
-from gateway.cli.target import client, gateway_options, read_topic
+from gateway.cli.target import Access, client, gateway_options, read_topic
 from gateway.client import Client
 from gateway.types import Topic
 
@@ -33,13 +33,13 @@ def command(
     arguments: str | None,
     reason: str | None,
     url: str | None,
-    token: str | None,
+    access: Access,
 ) -> None:
     """Decide whether a tool call that waits for it goes on."""
     if (arguments is not None) != (decision == "edit"):
         raise click.UsageError("expected --arguments with edit, and only with it")
     text = sys.stdin.read() if arguments == "-" else arguments
-    run_async(_decide(client(url, token), topic, decision, call=call, run=run, arguments=text, reason=reason))
+    run_async(_decide(client(url, access), topic, decision, call=call, run=run, arguments=text, reason=reason))
 
 
 async def _decide(

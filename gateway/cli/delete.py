@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from gateway.cli.loop import run_async
-from gateway.cli.target import client, gateway_options, read_topic
+from gateway.cli.target import Access, client, gateway_options, read_topic
 from gateway.types import Topic
 
 __all__ = ["command"]
@@ -15,7 +15,7 @@ __all__ = ["command"]
 @click.argument("topic", callback=read_topic)
 @click.option("--yes", is_flag=True, help="Do not ask whether it is meant.")
 @gateway_options
-def command(*, topic: Topic, yes: bool, url: str | None, token: str | None) -> None:
+def command(*, topic: Topic, yes: bool, url: str | None, access: Access) -> None:
     """Delete a topic's history for good.
 
     What was said on it goes, its snapshot, archive and large values too; a run that holds it ends. Its readers
@@ -23,10 +23,10 @@ def command(*, topic: Topic, yes: bool, url: str | None, token: str | None) -> N
     """
     if not yes and not click.confirm(f"Delete everything on {topic}, for good?", err=True):
         raise click.ClickException("nothing was deleted")
-    answer = run_async(_delete(topic, url=url, token=token))
+    answer = run_async(_delete(topic, url=url, access=access))
     click.echo(f"{topic} is deleted" if answer["deleted"] else f"nobody has written {topic}")
 
 
-async def _delete(topic: Topic, *, url: str | None, token: str | None) -> dict[str, Any]:
-    async with client(url, token) as gateway:
+async def _delete(topic: Topic, *, url: str | None, access: Access) -> dict[str, Any]:
+    async with client(url, access) as gateway:
         return await gateway.delete(topic)

@@ -14,7 +14,7 @@ from gateway.broker.checkup import check_broker
 from gateway.cli.flags import Flag, settings_flags
 from gateway.cli.loop import run_async
 from gateway.cli.screen import echo
-from gateway.cli.target import DEFAULT_URL, PATIENCE, checked_redis_url, client
+from gateway.cli.target import DEFAULT_URL, PATIENCE, Access, checked_redis_url, client
 from gateway.errors import CommandError, DisconnectError, GatewayError
 from gateway.examination import check_machine, check_settings
 from gateway.finding import Finding
@@ -111,7 +111,7 @@ async def _gateway(url: str | None, token: str | None) -> list[Finding]:
 async def _ping(url: str, token: str | None) -> Finding:
     began = time.perf_counter()
     try:
-        async with asyncio.timeout(2 * PATIENCE), client(url, token) as gateway:
+        async with asyncio.timeout(2 * PATIENCE), client(url, Access(token=token)) as gateway:
             entered = time.perf_counter()
             await gateway.topics()
             took = time.perf_counter() - entered

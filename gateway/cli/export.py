@@ -10,7 +10,7 @@ from urllib.request import Request, urlopen
 
 import click
 
-from gateway.cli.target import PATIENCE, gateway_options, gateway_url, read_topic
+from gateway.cli.target import PATIENCE, Access, gateway_options, gateway_url, read_topic
 from gateway.types import Topic
 
 __all__ = ["command"]
@@ -23,25 +23,27 @@ PIECE = 64 * 1024
 @click.argument("topic", callback=read_topic)
 @click.option("--values", is_flag=True, help="Write large values, too, each after the first line that refers to it.")
 @gateway_options
-def command(*, topic: Topic, values: bool, url: str | None, token: str | None) -> None:
+def command(*, topic: Topic, values: bool, url: str | None, access: Access) -> None:
     """Write all that a topic holds to standard output, as lines of JSON.
 
     Where the history was trimmed, what the archive keeps and the snapshot come first.
     """
     # No shell's pipe tells that a copy is not whole: the exit code does.
-    if not _exported(_request(topic, url=url, token=token, values=values), sys.stdout.buffer):
+    if not _exported(_request(topic, url=url, access=access, values=values), sys.stdout.buffer):
         raise click.ClickException(f"the export of {topic} broke off; what was written is not the whole")
 
 
-def _request(topic: Topic, *, url: str | None, token: str | None, values: bool) -> Request:
+def _request(topic: Topic, *, url: str | None, access: Access, values: bool) -> Request:
     parts = urlsplit(gateway_url(url))
     scheme = {"ws": "http", "wss": "https"}.get(parts.scheme, parts.scheme)
     if scheme not in {"http", "https"} or not parts.netloc:
         raise click.UsageError("expected the URL of the gateway to be like http://127.0.0.1:8000")
     address = f"{scheme}://{parts.netloc}/topics/{quote(topic, safe='')}/export{'?values=1' if values else ''}"
     request = Request(address)  # noqa: S310  # its scheme is checked above
-    if token is not None:
-        request.add_header("authorization", f"Bearer {token}")
+    if access.token is not None:
+        request.add_header("authorization", f"Bearer {access.token}")
+    elif access.api_key is not None:
+        request.add_header("x-api-key", access.api_key)
     return request
 
 

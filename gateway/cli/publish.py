@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from gateway.cli.loop import run_async
-from gateway.cli.target import client, gateway_options, read_topic
+from gateway.cli.target import Access, client, gateway_options, read_topic
 from gateway.codec import decode_event, encode_event
 from gateway.errors import EventRefusedError
 from gateway.event_types import check_publishable
@@ -20,7 +20,7 @@ __all__ = ["command"]
 @click.argument("topic", callback=read_topic)
 @click.argument("event", metavar="JSON")
 @gateway_options
-def command(*, topic: Topic, event: str, url: str | None, token: str | None) -> None:
+def command(*, topic: Topic, event: str, url: str | None, access: Access) -> None:
     """Publish an event of your own to a topic: a JSON object, - for standard input.
 
     Its "type" may be anything but the types that agent runs write.
@@ -34,9 +34,9 @@ def command(*, topic: Topic, event: str, url: str | None, token: str | None) -> 
         encode_event(data)
     except EventRefusedError as error:
         raise click.UsageError(f"the event is refused: {error}") from error
-    run_async(_publish(topic, data, url=url, token=token))
+    run_async(_publish(topic, data, url=url, access=access))
 
 
-async def _publish(topic: Topic, event: dict[str, Any], *, url: str | None, token: str | None) -> None:
-    async with client(url, token) as gateway:
+async def _publish(topic: Topic, event: dict[str, Any], *, url: str | None, access: Access) -> None:
+    async with client(url, access) as gateway:
         await gateway.publish(topic, event)

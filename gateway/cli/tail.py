@@ -5,7 +5,7 @@ import click
 from gateway.cli.lines import Lines
 from gateway.cli.loop import run_async
 from gateway.cli.tailing import Beginning, Shown, Tail
-from gateway.cli.target import client, gateway_options, read_topic
+from gateway.cli.target import Access, client, gateway_options, read_topic
 from gateway.cli.transcripts import Transcripts
 from gateway.lens import GROUPS, MAX_TYPES
 from gateway.types import TYPE_PATTERN, Topic, parse_position
@@ -68,7 +68,7 @@ def command(
     types: tuple[str, ...] | None,
     follow_runs: bool,
     url: str | None,
-    token: str | None,
+    access: Access,
 ) -> None:
     """Print the events of a topic as they come, across restarts of the gateway.
 
@@ -76,5 +76,5 @@ def command(
     Where the history was trimmed, its snapshot stands for what is gone.
     """
     shown: Shown = Lines() if as_json else Transcripts()
-    reading = Tail(client(url, token), shown, types=types, follow_runs=follow_runs)
+    reading = Tail(client(url, access), shown, types=types, follow_runs=follow_runs)
     run_async(reading.follow(topic, beginning) if follow else reading.read(topic, beginning))

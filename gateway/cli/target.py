@@ -1,13 +1,17 @@
 """Whom a command talks to: options, environment, the note of a gateway on this machine, in this order."""
 
 import asyncio
+import re
+import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import click
+import msgspec
 
 from gateway import note
+from gateway.broker.address import FORMS, Address
 from gateway.cli.flags import Flag
 from gateway.client import Client, Subscription, Update
 from gateway.note import Note
@@ -17,6 +21,7 @@ from gateway.types import Topic, parse_topic
 __all__ = [
     "DEFAULT_URL",
     "PATIENCE",
+    "Access",
     "checked_redis_url",
     "client",
     "gateway_options",
@@ -35,6 +40,23 @@ PATIENCE = 6.0
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
+class Access(msgspec.Struct, frozen=True, kw_only=True):
+    """What the gateway lets a command in by.
+
+    Attributes:
+        token: What it knows the caller by; None for nothing.
+        api_key: A key that may do everything; None for none. With a token beside it the token counts.
+
+    """
+
+    token: str | None = None
+    api_key: str | None = None
+
+    def __repr__(self) -> str:
+        """Show no secret."""
+        return "Access(…)"
+
+
 def read_topic(_context: click.Context, _parameter: click.Parameter, value: str) -> Topic:
     """Check a topic's name; a click callback."""
     try:
@@ -43,16 +65,29 @@ def read_topic(_context: click.Context, _parameter: click.Parameter, value: str)
         raise click.BadParameter(str(error)) from error
 
 
-def gateway_options(command: _Command) -> _Command:
-    """Add ``--url`` and ``--token``."""
-    command = click.option(
+def gateway_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add ``--url``, ``--token`` and ``--api-key``; the command gets the last two as ``access``."""
+
+    @functools.wraps(command)
+    def with_access(*, token: str | None, api_key: str | None, **given: Any) -> None:
+        command(access=Access(token=token, api_key=api_key), **given)
+
+    wrapped = click.option(
+        "--api-key",
+        cls=Flag,
+        envvar="GATEWAY_API_KEY",
+        show_envvar=True,
+        metavar="KEY",
+        help="A key of the gateway's --api-keys, which may do everything; with a token, the token counts.",
+    )(with_access)
+    wrapped = click.option(
         "--token",
         cls=Flag,
         envvar="GATEWAY_TOKEN",
         show_envvar=True,
         metavar="TOKEN",
         help="What the gateway knows you by.",
-    )(command)
+    )(wrapped)
     return click.option(
         "--url",
         cls=Flag,
@@ -60,7 +95,7 @@ def gateway_options(command: _Command) -> _Command:
         show_envvar=True,
         metavar="URL",
         help=f"Address of the gateway.  [default: the one that runs on this machine, else {DEFAULT_URL}]",
-    )(command)
+    )(wrapped)
 
 
 def redis_options(command: _Command) -> _Command:
@@ -81,11 +116,11 @@ def redis_options(command: _Command) -> _Command:
         envvar="GATEWAY_REDIS_URL",
         show_envvar=True,
         metavar="URL",
-        help="Address of the gateway's Redis or Valkey.  [default: that of the gateway on this machine]",
+        help=f"Address of the gateway's Redis or Valkey: {FORMS}.  [default: that of the gateway on this machine]",
     )(command)
 
 
-def client(url: str | None, token: str | None) -> Client:
+def client(url: str | None, access: Access) -> Client:
     """Make the client for a command.
 
     Raises:
@@ -93,7 +128,7 @@ def client(url: str | None, token: str | None) -> Client:
 
     """
     try:
-        return Client(gateway_url(url), token=token, patience=PATIENCE)
+        return Client(gateway_url(url), token=access.token, api_key=access.api_key, patience=PATIENCE)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
 
@@ -159,18 +194,17 @@ def checked_redis_url(url: str) -> str:
 
     """
     try:
-        parts = urlsplit(url)
-        is_one = parts.scheme in {"redis", "rediss", "unix"} and parts.port != 0
-    except ValueError:
-        is_one = False
-    if not is_one:
-        raise click.UsageError("expected the Redis URL to be like redis://:password@127.0.0.1:6379/0")
+        Address.of(url)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
     return url
 
 
 def without_password(url: str) -> str:
     """Give a URL as it may be shown."""
     parts = urlsplit(url)
-    if parts.password is None:
-        return url
-    return parts._replace(netloc=f"{parts.username or ''}:…@{parts.netloc.rpartition('@')[2]}").geturl()
+    # Sentinels and keys of TLS have passwords of their own.
+    parts = parts._replace(query=re.sub(r"([a-z_]*password)=[^&]*", r"\1=…", parts.query))
+    if parts.password is not None:
+        parts = parts._replace(netloc=f"{parts.username or ''}:…@{parts.netloc.rpartition('@')[2]}")
+    return parts.geturl()

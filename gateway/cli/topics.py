@@ -9,7 +9,7 @@ import click
 
 from gateway.cli.loop import run_async
 from gateway.cli.screen import echo
-from gateway.cli.target import client, gateway_options
+from gateway.cli.target import Access, client, gateway_options
 
 __all__ = ["command"]
 
@@ -17,9 +17,9 @@ __all__ = ["command"]
 @click.command
 @click.option("--json", "as_json", is_flag=True, help='Print lines {"topic", "at"}; at is Unix time in ms.')
 @gateway_options
-def command(*, url: str | None, token: str | None, as_json: bool) -> None:
+def command(*, url: str | None, access: Access, as_json: bool) -> None:
     """List the topics that were written last, newest first."""
-    topics = run_async(_topics(url, token))
+    topics = run_async(_topics(url, access))
     if as_json:
         for topic in topics:
             click.echo(json.dumps(topic, ensure_ascii=False, separators=(",", ":")))
@@ -43,6 +43,6 @@ def _age(milliseconds: float) -> str:
     return f"{seconds} s"
 
 
-async def _topics(url: str | None, token: str | None) -> list[dict[str, Any]]:
-    async with client(url, token) as gateway:
+async def _topics(url: str | None, access: Access) -> list[dict[str, Any]]:
+    async with client(url, access) as gateway:
         return await gateway.topics()

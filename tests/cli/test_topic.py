@@ -112,3 +112,21 @@ async def test_a_wrong_address_is_bad_usage() -> None:
     code, _, err = await run("ftp://x", "export", "t")
     assert code == 2
     assert "expected the URL" in err
+
+
+async def test_api_key_lets_commands_in_and_is_not_told(redis_url: str, key_prefix: str, broker: RedisBroker) -> None:
+    await append(broker, TOPIC, {"type": "note"})
+    commands = [
+        ("publish", TOPIC, '{"type":"note"}'),
+        ("topics",),
+        ("send", TOPIC, "hello"),
+        ("tail", TOPIC, "--no-follow"),
+        ("export", TOPIC),
+    ]
+    wrong = "a-guess-of-sixteen-characters"
+    async with serve(redis_url, key_prefix, api_keys=KEY) as gateway:
+        right = await asyncio.gather(*(run(gateway.http, *command, "--api-key", KEY) for command in commands))
+        assert [(code, err) for code, _, err in right] == [(0, "")] * len(commands)
+        refused = await asyncio.gather(*(run(gateway.http, *command, "--api-key", wrong) for command in commands))
+        assert [code for code, _, _ in refused] == [1] * len(commands)
+        assert all("invalid API key" in err and wrong not in err for _, _, err in refused)
