@@ -34,7 +34,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     redis_url: Annotated[
         str,
         Meta(
-            description="redis://, rediss:// or unix:// address of Redis or Valkey; empty: `serve` starts a private one"
+            description="redis://, rediss:// (TLS), unix://, redis+sentinel://host:port,host:port/service or "
+            "redis+cluster://host:port,host:port address of Redis or Valkey; empty: `serve` starts a private one"
         ),
     ] = ""
     allowed_origins: Annotated[

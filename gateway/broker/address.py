@@ -4,7 +4,6 @@ from typing import Literal
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 import msgspec
-from redis.asyncio.connection import parse_url
 
 __all__ = ["FORMS", "Address"]
 
@@ -45,6 +44,8 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
             ValueError: It has another form; the message leaves the URL out, which may hold a password.
 
         """
+        from redis.asyncio.connection import parse_url  # noqa: PLC0415  # commands that only read need no client of Redis
+
         try:
             found = cls._of(url)
             for place in found.places or [("localhost", 6379)]:
@@ -72,8 +73,8 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
         if kind == "sentinel":
             service, _, database = path.removeprefix("/").partition("/")
             service, path = unquote(service), f"/{database}"
-            if not service:
-                raise ValueError("no service")
+            if not service or not (database.isdecimal() or not database):
+                raise ValueError("a service, then perhaps a database")
         elif path not in {"", "/", "/0"} or query.get("db", "0") != "0":
             raise ValueError("a cluster has one database")
         name, password = query.get("sentinel_username", ""), query.get("sentinel_password")

@@ -189,29 +189,52 @@ class _Checkup:
             self._add("note", "notify-keyspace-events", text, advice)
 
     async def _rights(self) -> None:
-        """Do once what gateways do, on a key of our own."""
+        """Do once what gateways do (README, Redis), on a key of our own."""
         key = f"{self._prefix}:doctor:{secrets.token_hex(6)}"
         script = "redis.call('SET', KEYS[1], ARGV[1], 'PX', 1000) return redis.call('GET', KEYS[1])"
         sha = None
         try:
             sha = await self._client.script_load(script)
         except NoPermissionError as error:
-            self._denied("SCRIPT LOAD", error)
+            self._denied("SCRIPT|LOAD", error)
+        # In this order no key has two types.
         tried: list[tuple[str, ...]] = [
             ("EVAL", script, "1", key, "x"),
             *([("EVALSHA", sha, "1", key, "x")] if sha else []),
-            ("DEL", key),
+            ("SET", key, "x"),
+            ("GET", key),
+            ("STRLEN", key),
+            ("PEXPIRE", key, "10000"),
+            ("PTTL", key),
+            ("PERSIST", key),
+            ("EXISTS", key),
+            ("UNLINK", key),
             ("HSET", key, "f", "1"),
+            ("HSETNX", key, "f", "1"),
+            ("HINCRBY", key, "f", "1"),
             ("HGET", key, "f"),
+            ("HMGET", key, "f"),
             ("HGETALL", key),
-            ("PEXPIRE", key, "1000"),
+            ("HKEYS", key),
+            ("HLEN", key),
+            ("HEXISTS", key, "f"),
+            ("HSCAN", key, "0"),
+            ("HDEL", key, "f"),
             ("UNLINK", key),
             ("XADD", key, "1-1", "f", "1"),
+            ("XLEN", key),
             ("XRANGE", key, "-", "+"),
-            ("DEL", key),
+            ("XTRIM", key, "MAXLEN", "0"),
+            ("UNLINK", key),
             ("ZADD", key, "1", "m"),
-            ("ZRANGE", key, "0", "-1"),
-            ("DEL", key),
+            ("ZCARD", key),
+            ("ZCOUNT", key, "0", "1"),
+            ("ZRANGEBYSCORE", key, "0", "1"),
+            ("ZREVRANGEBYSCORE", key, "1", "0"),
+            ("ZREMRANGEBYSCORE", key, "0", "0"),
+            ("ZREM", key, "m"),
+            ("UNLINK", key),
+            ("WAIT", "0", "1"),
             ("PUBLISH", key, "x"),
         ]
         denied: list[str] = []
@@ -247,7 +270,7 @@ class _Checkup:
 
     def _denied(self, command: str, error: Exception) -> None:
         advice = (
-            f"ACL SETUSER … ~{self._prefix}:* &{self._prefix}:* +@all -@dangerous +info, or allow {command.lower()}"
+            f"ACL SETUSER … ~{self._prefix}:* &{self._prefix}:* +{command.lower()}; README, Redis, lists all rights"
         )
         self._error("rights", f"{command} is not allowed: {error}", advice)
 

@@ -1,8 +1,8 @@
 """Whom a command talks to: options, environment, the note of a gateway on this machine, in this order."""
 
 import asyncio
-import re
 import functools
+import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 from urllib.parse import urlsplit

@@ -15,6 +15,7 @@ from gateway.types import START, Topic, new_id
 from tests.servers import RedisServer, free_port
 
 PASSWORD = "sesame"
+README = Path(__file__).parents[2] / "README.md"
 
 
 @pytest_asyncio.fixture
@@ -120,8 +121,9 @@ async def test_keys_and_channels_of_another_prefix_are_missing_rights(bad: Redis
     assert {"PUBLISH", "SUBSCRIBE", "XADD"} <= {finding.found.partition(" ")[0] for finding in denied}
 
 
-async def test_the_rights_that_are_advised_are_enough(bad: RedisServer) -> None:
-    url = await user(bad, "~gw:*", "&gw:*", "+@all", "-@dangerous", "+info")
+async def test_the_rights_that_the_readme_lists_are_enough(bad: RedisServer) -> None:
+    rights = README.read_text().partition("ACL SETUSER gateway on >a-password ")[2].partition("```")[0]
+    url = await user(bad, *rights.replace("\\", "").split())
     found = by_name(await check_broker(url, key_prefix="gw"))
     assert found["rights"].level == "ok"
     assert found["client-output-buffer-limit"].level == "note"  # CONFIG is not for it
