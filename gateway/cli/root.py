@@ -84,6 +84,10 @@ def run(arguments: Sequence[str]) -> int:
     except click.ClickException as error:
         _say(f"gateway: {error.format_message()}")
         return error.exit_code
+    except click.Abort:
+        # A question met Ctrl-C, or an input that has ended.
+        _say("\ngateway: not answered: nothing was done")
+        return 1
     except GatewayError as error:
         _say(f"gateway: {error}")
         return 1

@@ -1,5 +1,6 @@
 """What every command has in common: help, one line for each error, exit codes."""
 
+import io
 import subprocess
 import sys
 
@@ -21,6 +22,12 @@ def test_help_names_every_command(arguments: list[str], capsys: pytest.CaptureFi
 def test_help_of_each_command(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([name, "--help"]) == 0
     assert f"Usage: gateway {name}" in capsys.readouterr().out
+
+
+def test_a_question_that_nobody_answers(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    assert run(["delete", "t"]) == 1
+    assert capsys.readouterr().err.endswith("\ngateway: not answered: nothing was done\n")
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
@@ -50,7 +57,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["serve", "--data-dir", __file__], "Invalid value for '--data-dir': Directory"),
         (["serve", "--insecure", "--host", "no.such.host.invalid"], "cannot listen on no.such.host.invalid"),
         (["replay", "nowhere.jsonl", "--provider", "anthropic", "--topic", "t"], "'nowhere.jsonl' does not exist"),
-        (["replay", __file__, "--provider", "nobody", "--topic", "t"], "'nobody' is not one of 'anthropic'"),
+        (["replay", __file__, "--provider", "nobody", "--topic", "t"], "'nobody' is not one of 'ag-ui', 'anthropic'"),
         (["replay", __file__, "--provider", "anthropic", "--topic", "t"], "no gateway runs on this machine"),
         (["agent"], "no gateway runs on this machine"),
         (["agent", "--redis-url", "http://:pw@x"], "expected the Redis URL to be like redis://"),
