@@ -291,6 +291,13 @@ export class Gateway {
     return this.#load(topic, `archive?from=${from}`, (answer) => answer.json());
   }
 
+  /**
+   * @template T
+   * @param {string} topic
+   * @param {string} path below it
+   * @param {(answer: Response) => Promise<T>} read
+   * @returns {Promise<T>}
+   */
   async #load(topic, path, read) {
     const address = new URL(`../topics/${encodeURIComponent(topic)}/${path}`, this.#url.replace(/^ws/, 'http'));
     let answer;

@@ -231,8 +231,11 @@ export interface Page {
 export interface GatewayOptions {
   /** Relative to the page; `/connection/websocket` by default. */
   url?: string;
-  /** A function is asked for a fresh one each time one is needed: to connect, before the last one expires, and to load. */
-  token?: string | (() => Promise<string>);
+  /**
+   * A function is asked for a fresh one each time one is needed: to connect, before the last one expires, and to load.
+   * null is none.
+   */
+  token?: string | null | (() => Promise<string | null>);
   WebSocket?: new (url: string) => WebSocket;
   /** From 0 up to, without, 1. */
   random?: () => number;

@@ -54,10 +54,19 @@ export class Renewal {
     this.#later(connection, Math.min(ttl * 1_000 * PART, MAX_TIMER_MS), RETRY_MS);
   }
 
+  /**
+   * @param {Connection} connection
+   * @param {number} ms
+   * @param {number} retry ms until the next try, where this one comes to nothing
+   */
   #later(connection, ms, retry) {
     this.#timer = this.#environment.setTimeout(() => this.#renew(connection, retry), ms);
   }
 
+  /**
+   * @param {Connection} connection
+   * @param {number} retry ms
+   */
   async #renew(connection, retry) {
     const round = this.#round;
     const again = () => {

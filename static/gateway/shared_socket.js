@@ -8,7 +8,7 @@
  * Who makes a socket through a worker.
  * @typedef {object} Door
  * @property {() => SharedWorker} makeWorker
- * @property {(new (url: string) => WebSocket) | undefined} WebSocket used where the worker does not answer
+ * @property {new (url: string) => WebSocket} WebSocket used where the worker does not answer
  * @property {() => Promise<string | null>} token for the worker's connection
  * @property {boolean} renewable `token` makes a fresh one each time
  * @property {(run: () => void, ms: number) => any} setTimeout

@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict';
+import { readdirSync } from 'node:fs';
+import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { test } from 'node:test';
 
@@ -7,6 +9,15 @@ import ts from 'typescript';
 import * as library from '../../static/gateway/index.js';
 
 const INDEX = fileURLToPath(new URL('../../static/gateway/index.d.ts', import.meta.url));
+const OPTIONS = {
+  strict: true,
+  noEmit: true,
+  target: ts.ScriptTarget.ES2022,
+  module: ts.ModuleKind.NodeNext,
+  moduleResolution: ts.ModuleResolutionKind.NodeNext,
+  lib: ['lib.es2023.d.ts', 'lib.dom.d.ts', 'lib.dom.iterable.d.ts'],
+  types: [],
+};
 /** What parts of the library say to each other. */
 const INTERNAL = new Map([
   ['Subscription', ['mirrored', 'slow', 'hold', 'revive', 'attach', 'detach', 'receive', 'flush', 'refresh']],
@@ -43,17 +54,7 @@ try {
 
 function faults(text) {
   const page = INDEX.replace('index.d.ts', 'page.mts');
-  const options = {
-    strict: true,
-    noEmit: true,
-    exactOptionalPropertyTypes: true,
-    noUncheckedIndexedAccess: true,
-    target: ts.ScriptTarget.ES2022,
-    module: ts.ModuleKind.NodeNext,
-    moduleResolution: ts.ModuleResolutionKind.NodeNext,
-    lib: ['lib.es2022.d.ts', 'lib.dom.d.ts', 'lib.dom.iterable.d.ts'],
-    types: [],
-  };
+  const options = { ...OPTIONS, exactOptionalPropertyTypes: true, noUncheckedIndexedAccess: true };
   const host = ts.createCompilerHost(options);
   const { getSourceFile, fileExists, readFile } = host;
   host.fileExists = (path) => path === page || fileExists(path);
@@ -61,12 +62,12 @@ function faults(text) {
   host.getSourceFile = (path, ...rest) =>
     path === page ? ts.createSourceFile(path, text, ts.ScriptTarget.ES2022) : getSourceFile(path, ...rest);
   const program = ts.createProgram([page], options, host);
-  return ts
-    .getPreEmitDiagnostics(program)
-    .map(({ file, start, messageText }) => {
-      const line = file === undefined ? '' : `${file.getLineAndCharacterOfPosition(start).line + 1}: `;
-      return line + ts.flattenDiagnosticMessageText(messageText, '\n');
-    });
+  return ts.getPreEmitDiagnostics(program).map(told);
+}
+
+function told({ file, start, messageText }) {
+  const place = file === undefined ? '' : `${path.basename(file.fileName)}:${file.getLineAndCharacterOfPosition(start).line + 1}: `;
+  return place + ts.flattenDiagnosticMessageText(messageText, '\n');
 }
 
 test('the declarations hold a strict page', () => {
@@ -76,6 +77,14 @@ test('the declarations hold a strict page', () => {
 test('a wrong page is refused', () => {
   const wrong = PAGE.replace("decision: 'edit'", "decision: 'perhaps'").replace('offset + (', 'offset.length + (');
   assert.equal(faults(wrong).length, 2);
+});
+
+test('the library agrees with its own types', () => {
+  const folder = path.dirname(INDEX);
+  const modules = readdirSync(folder).filter((name) => name.endsWith('.js'));
+  const options = { ...OPTIONS, allowJs: true, checkJs: true };
+  const program = ts.createProgram(modules.map((name) => path.join(folder, name)), options);
+  assert.deepEqual(ts.getPreEmitDiagnostics(program).map(told), []);
 });
 
 test('everything there is, is declared', () => {
