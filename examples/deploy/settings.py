@@ -49,6 +49,8 @@ def page() -> str:
     users: dict[str, list[str]] = {}
     for name, command in commands.items():
         for variable, option in options(command).items():
+            if name == "doctor" and variable in serving:
+                continue  # it takes what `serve` takes
             others.setdefault(variable, option)
             users.setdefault(variable, []).append(name)
     lines = [
@@ -60,6 +62,8 @@ def page() -> str:
         *(row(variable, option) for variable, option in serving.items()),
         "",
         "## The other commands",
+        "",
+        "`gateway doctor` takes those of `gateway serve` too.",
         "",
         "| variable | default | | read by |",
         "|---|---|---|---|",

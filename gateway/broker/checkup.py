@@ -176,7 +176,7 @@ class _Checkup:
         found = f"pubsub {hard} {soft} {words[place + 3]}"
         if 0 < hard < PUBSUB_HARD or 0 < soft < PUBSUB_HARD // 8:
             advice = (
-                "set client-output-buffer-limit 'pubsub 32mb 8mb 60': a busy gateway is cut off and has to read again"
+                "set client-output-buffer-limit 'pubsub 128mb 32mb 60': a busy gateway is cut off and has to read again"
             )
             self._add("warning", "client-output-buffer-limit", found, advice)
         else:
