@@ -19,6 +19,10 @@ from gateway.settings import SettingsError
 __all__ = ["OriginGuard", "is_loopback", "origins_of"]
 
 
+_FOREIGN = frozenset({"cross-site", "same-site"})
+"""What browsers say of requests for other origins than the page's (Fetch Metadata, `Sec-Fetch-Site`)."""
+
+
 class OriginGuard:
     """Refuses, with 403, what comes from a page of another origin.
 
@@ -38,7 +42,7 @@ class OriginGuard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request or connection, or refuse it."""
-        reason = "" if scope["type"] == "lifespan" or self._anywhere else self._objection(Headers(scope=scope))
+        reason = "" if scope["type"] == "lifespan" or self._anywhere else self._objection(Headers(scope=scope), scope)
         if not reason:
             await self.app(scope, receive, send)
         elif scope["type"] == "websocket":
@@ -48,13 +52,19 @@ class OriginGuard:
             error = {"error": {"code": int(ErrorCode.PERMISSION_DENIED), "message": reason}}
             await JSONResponse(error, status_code=403)(scope, receive, send)
 
-    def _objection(self, headers: Headers) -> str:
+    def _objection(self, headers: Headers, scope: Scope) -> str:
+        if len(headers.getlist("host")) > 1:
+            return "a request is for one Host"
         host = headers.get("host", "").lower()
         if self._loopback and host not in self._hosts and not is_loopback(_name(host)):
             return f"this gateway listens on loopback and was called {host[:80]!r}; --allowed-origins can name it"
         origin = headers.get("origin", "").lower()
         if origin and origin not in self._origins and not (host and _authority(origin) == host):
             return f"pages of {origin[:80]} may not talk to {host[:80]}; --allowed-origins can let them"
+        # Images, scripts and such come without an Origin; links that are followed may come from anywhere.
+        embedded = not origin and headers.get("sec-fetch-site", "") in _FOREIGN
+        if embedded and (headers.get("sec-fetch-mode") != "navigate" or scope.get("method") not in {"GET", "HEAD"}):
+            return f"pages of another site may not embed what {host[:80]} has"
         return ""
 
 
@@ -85,7 +95,7 @@ def _authority(origin: str) -> str:
 def _name(host: str) -> str:
     """Give the name in a Host header, without its port; "" where there is none."""
     try:
-        return urlsplit(f"//{host}").hostname or ""
+        return "" if "@" in host else urlsplit(f"//{host}").hostname or ""
     except ValueError:
         return ""
 

@@ -25,7 +25,11 @@ async def _socket(websocket: WebSocket) -> None:
 
 def _client(*, host: str = "127.0.0.1", allowed: str = "") -> TestClient:
     guard = Middleware(OriginGuard, host=host, allowed=origins_of(allowed))
-    return TestClient(Starlette(routes=[Route("/", _page), WebSocketRoute("/ws", _socket)], middleware=[guard]))
+    return TestClient(
+        Starlette(
+            routes=[Route("/", _page, methods=["GET", "POST"]), WebSocketRoute("/ws", _socket)], middleware=[guard]
+        )
+    )
 
 
 def _admitted(client: TestClient, headers: dict[str, str]) -> bool:
@@ -72,6 +76,7 @@ LOCAL = "127.0.0.1:8000"
         ("127.0.0.1", "", "[::1", None, "refused"),
         ("127.0.0.1", "", f"{LOCAL}@evil.example", None, "refused"),
         ("127.0.0.1", "", "127.0.0.1.evil.example", None, "refused"),
+        ("127.0.0.1", "", "evil.example@127.0.0.1", None, "refused"),
         ("127.0.0.1", "https://good.example", LOCAL, "https://good.example.evil.example", "refused"),
         ("0.0.0.0", "", "chat.example", "https://chat.example@evil.example", "refused"),
         ("0.0.0.0", "", "chat.example", "null", "refused"),
@@ -81,3 +86,29 @@ LOCAL = "127.0.0.1:8000"
 def test_origin_and_host_decide(listens: str, allowed: str, host: str, origin: str | None, answer: str) -> None:
     headers = {"host": host} | ({"origin": origin} if origin else {})
     assert _admitted(_client(host=listens, allowed=allowed), headers) is (answer == "in")
+
+
+@pytest.mark.parametrize(
+    ("method", "said", "answer"),
+    [
+        ("POST", {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"}, "refused"),
+        ("POST", {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}, "refused"),
+        ("GET", {"sec-fetch-site": "same-site", "sec-fetch-mode": "no-cors"}, "refused"),
+        ("GET", {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}, "in"),
+        ("GET", {"sec-fetch-site": "same-origin", "sec-fetch-mode": "no-cors"}, "in"),
+        ("GET", {"sec-fetch-site": "none", "sec-fetch-mode": "navigate"}, "in"),
+        (
+            "POST",
+            {"sec-fetch-site": "cross-site", "sec-fetch-mode": "cors", "origin": "https://good.example"},
+            "in",
+        ),
+    ],
+)
+def test_what_other_sites_embed_is_refused(method: str, said: dict[str, str], answer: str) -> None:
+    client = _client(allowed="https://good.example")
+    response = client.request(method, "/", headers={"host": LOCAL, **said})
+    assert (response.status_code == 403) is (answer == "refused")
+
+
+def test_several_hosts_are_refused() -> None:
+    assert _client().get("/", headers=[("host", LOCAL), ("host", "evil.example")]).status_code == 403
