@@ -8,7 +8,7 @@ LLM_VENV ?= .venv-llm
 # Processes that run the Python tests; most of their time they wait.
 TESTERS ?= 3
 
-.PHONY: demo demo-llm test check release settings bench profile baselines soak pages browser faketime nginx node clean
+.PHONY: demo demo-llm test check release settings bench profile baselines soak fuzz pages browser faketime nginx node clean
 
 demo: $(VENV)/.demo
 	$(BIN)/gateway demo $(DEMO)
@@ -25,6 +25,7 @@ check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/python -m tests.audit
 
 # dist/: the source distribution, and the wheel made from it, which `pip install` takes anywhere.
 release: $(VENV)/.dev
@@ -83,6 +84,12 @@ soak: $(VENV)/.dev faketime nginx
 # Every state of the chat page at every width, and the pages under their full load.
 pages: $(VENV)/.dev browser node
 	GATEWAY_LONG=1 $(BIN)/python -m pytest tests/browser/test_looks.py tests/browser/test_performance.py
+
+# The long form of the fuzzers, FUZZ seconds each. A failure prints its seed: GATEWAY_FUZZ_SEED=… plays it again.
+FUZZ ?= 600
+fuzz: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,fuzz]'
+	GATEWAY_FUZZ_SECONDS=$(FUZZ) $(BIN)/python -m pytest -s --show-capture=no tests/fuzz
 
 browser:
 	@command -v chromium >/dev/null || { echo "Installing Chromium for the browser tests"; apt-get update -qq && apt-get install -y -qq chromium; }
