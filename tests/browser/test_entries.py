@@ -99,6 +99,18 @@ async def test_finished_call_folds_and_never_grows(page: Page, gateway: Gateway)
         assert max(await page.evaluate("window.heights")) <= lane + line
 
 
+async def test_result_that_is_no_json_is_shown_as_it_is(page: Page, gateway: Gateway) -> None:
+    result = 'if ready { go("north") }  // 2 ways'
+    await opened(page, gateway)
+    async with Publisher(gateway.redis_url) as publisher, publisher.run("t", agent="a") as run:
+        await run.add_message(Message.assistant(None, tool_calls=(LOOK,)))
+        await run.tool_call("call-1", "look", LOOK.arguments or "")
+        await run.tool_result("call-1", "look", result, error=True)
+    shown = page.locator("#lane .card-part", has_text="Error").locator("pre")
+    assert await shown.text_content() == result
+    await expect(shown.locator("span")).to_have_count(0)
+
+
 async def test_people_without_names_are_someone(browser: Browser, page: Page, gateway: Gateway) -> None:
     await opened(page, gateway)
     other = await browser.new_page()

@@ -185,6 +185,6 @@ async def test_sub_agent_summary_and_watchers(page: Page, gateway: Gateway) -> N
             await page.set_viewport_size({"width": 360, "height": 740})
             await page.locator("#show-panel").click()
             await look(page, "chat-panel", sizes=((360, 740),))
-            await page.locator("#veil").click(position={"x": 5, "y": 300})
+            await page.locator("#hide-panel").click()
             await page.locator("#show-list").click()
             await look(page, "chat-drawer", sizes=((360, 740),))

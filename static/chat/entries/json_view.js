@@ -20,12 +20,22 @@ export function drawn({ kind, text }) {
 }
 
 /**
- * JSON text that is complete, laid out for reading.
+ * JSON text that is complete, laid out for reading; any other text as it is.
  * @param {string} text
  * @returns {Node[]}
  */
 export function jsonNodes(text) {
-  return text.length > COLOURED ? [document.createTextNode(text)] : layout(text).map(drawn);
+  return text.length > COLOURED || !isJson(text) ? [document.createTextNode(text)] : layout(text).map(drawn);
+}
+
+/** @param {string} text */
+function isJson(text) {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 /** JSON text that is still arriving. */
