@@ -20,6 +20,7 @@ from gateway.types import START, Topic, new_id
 from tests.servers import RedisServer, free_port
 from tests.serving import Gateway, append, eventually, serve
 
+README = Path(__file__).parent.parent / "README.md"
 DASHBOARD = Path(__file__).parent.parent / "examples" / "deploy" / "grafana-dashboard.json"
 NOTES: list[dict[str, Any]] = [{"type": "note", "n": n} for n in range(3)]
 
@@ -321,6 +322,19 @@ async def test_promtool_finds_nothing(redis_url: str, key_prefix: str) -> None:
         subprocess.run, ["promtool", "check", "metrics"], input=text.encode(), capture_output=True, check=False
     )
     assert process.returncode == 0, process.stdout + process.stderr
+
+
+async def test_the_readme_lists_what_exists_and_all_of_it(redis_url: str, key_prefix: str) -> None:
+    chapter = README.read_text().partition("**Metrics.**")[2].partition("**Logs**")[0]
+    rows = "".join(line.partition("|")[2].partition("|")[2] for line in chapter.splitlines() if line.startswith("| "))
+    listed = set(re.findall(r"`([a-z_]+)(?:\{[a-z_,]+\})?`", rows))
+    text = (await whole(redis_url, key_prefix)).text
+    told = {
+        f"{family.name}_total" if family.type == "counter" else family.name
+        for family in text_string_to_metric_families(text)
+        if family.name.startswith("gateway_")
+    }
+    assert {f"gateway_{name}" for name in listed} == told - {"gateway_build_info", "gateway_summary_readers"}
 
 
 # The dashboard of Grafana
