@@ -12,6 +12,7 @@ two gave, and measures it.
 
 import argparse
 import asyncio
+import math
 from typing import NamedTuple
 
 from bench.load import Result, Shape, compiled, cpu_seconds
@@ -21,6 +22,10 @@ from gateway.broker.wire import Server, Wire
 
 PING_INTERVAL = 25
 """Seconds: the setting's default."""
+FILL = 0.6
+"""Share of its core that a process may use."""
+CONNECTIONS = 50_000
+"""Of a process at most."""
 PACKET = 66
 """Bytes of Ethernet, IP and TCP headers around a write."""
 SUBSCRIBERS = 40
@@ -126,7 +131,34 @@ def gateways_for(demand: Demand, *, fill: float, connections: int, costs: Costs 
     return high
 
 
-def plan(demands: list[Demand], given: argparse.Namespace) -> None:
+class Plan(NamedTuple):
+    """What a demand takes.
+
+    Attributes:
+        gateways: Processes.
+        shards: Masters of Redis.
+        need: What they are busy with.
+
+    """
+
+    gateways: int
+    shards: int
+    need: Need
+
+
+def plan(demand: Demand, *, fill: float = FILL, connections: int = CONNECTIONS, costs: Costs = COSTS) -> Plan:
+    """Give the smallest system that stays below a share of each core and a number of connections a process.
+
+    Raises:
+        ValueError: None does: a process would have to hear more events than it can.
+
+    """
+    number = gateways_for(demand, fill=fill, connections=connections, costs=costs)
+    found = need(demand, number, costs)
+    return Plan(gateways=number, shards=max(1, math.ceil(found.redis / fill)), need=found)
+
+
+def show(demands: list[Demand], given: argparse.Namespace) -> None:
     table = Table(
         f"What it takes, each process filled to {given.fill:.0%} of a core, {given.connections} connections at most",
         [
@@ -145,20 +177,19 @@ def plan(demands: list[Demand], given: argparse.Namespace) -> None:
         note="MB: of connections; beside them a process takes about 60, its rings and mirrors what the settings say.",
     )
     for demand in demands:
-        number = gateways_for(demand, fill=given.fill, connections=given.connections)
-        found = need(demand, number)
+        found = plan(demand, fill=given.fill, connections=given.connections)
         table.add(
             f"{demand.viewers:,}",
             demand.runs,
             demand.runs * demand.rate,
             demand.viewers * demand.active * demand.rate,
-            number,
-            demand.viewers / number,
-            found.core,
-            found.memory / 1e6,
-            max(1, -(-round(found.redis * 1000) // round(given.fill * 1000))),
-            found.bits / 1e9,
-            found.inside / 1e9,
+            found.gateways,
+            demand.viewers / found.gateways,
+            found.need.core,
+            found.need.memory / 1e6,
+            found.shards,
+            found.need.bits / 1e9,
+            found.need.inside / 1e9,
         )
     table.show(given.json)
 
@@ -241,7 +272,7 @@ async def main(given: argparse.Namespace) -> None:
     numbers = [int(viewers) for viewers in given.viewers.split(",")]
     runs = [given.runs or max(1, round(viewers * given.active / given.audience)) for viewers in numbers]
     demands = [Demand(viewers, each, given.rate, given.active) for viewers, each in zip(numbers, runs, strict=True)]
-    plan(demands, given)
+    show(demands, given)
 
 
 if __name__ == "__main__":
@@ -251,7 +282,7 @@ if __name__ == "__main__":
     parser.add_argument("--audience", type=float, default=50, help="active viewers of each run (50)")
     parser.add_argument("--active", type=float, default=1, help="share of the viewers whose topic has a live run (1)")
     parser.add_argument("--rate", type=float, default=30, help="events a second of a run (30)")
-    parser.add_argument("--fill", type=float, default=0.6, help="share of its core that a process may use (0.6)")
-    parser.add_argument("--connections", type=int, default=50_000, help="of a process at most (50000)")
+    parser.add_argument("--fill", type=float, default=FILL, help=f"share of its core that a process may use ({FILL})")
+    parser.add_argument("--connections", type=int, default=CONNECTIONS, help=f"of a process at most ({CONNECTIONS})")
     parser.add_argument("--check", action="store_true", help="measure what the model says")
     run(main, parser)
