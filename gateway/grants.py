@@ -26,7 +26,7 @@ VERBS = (
     "withdraw",
     "write",
 )
-"""Everything that can be allowed. ``topics``: the topic is listed; ``write``: the types of runs, through the API."""
+"""Everything that can be allowed. ``topics``: the topic is listed; ``write``: nothing here, runs write on the store itself."""
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):

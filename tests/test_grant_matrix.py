@@ -49,12 +49,39 @@ ADDRESSES = {
     "read": ("GET", "/topics/TOPIC"),
     "read messages": ("GET", "/topics/TOPIC?messages=1"),
     "read events": ("GET", "/topics/TOPIC/events?from=start"),
+    "read lines": ("GET", "/topics/TOPIC/events?from=start&format=ndjson"),
+    "read mirror": ("GET", "/topics/TOPIC/events?mirror=1"),
+    "read poll": ("GET", "/topics/TOPIC/events?poll=1&from=start"),
+    "read ag-ui": ("GET", "/topics/TOPIC/events?dialect=ag-ui"),
+    "read ai-sdk": ("GET", "/topics/TOPIC/events?dialect=ai-sdk&from=start"),
+    "read openai": ("GET", "/topics/TOPIC/events?dialect=openai-responses&from=start"),
+    "read durable": ("GET", "/topics/TOPIC/stream"),
+    "read durable poll": ("GET", "/topics/TOPIC/stream?offset=-1&live=long-poll"),
+    "read durable sse": ("GET", "/topics/TOPIC/stream?offset=-1&live=sse"),
     "read blob": ("GET", f"/topics/TOPIC/blobs/{BLOB}"),
     "history": ("GET", "/topics/TOPIC/archive"),
     "export": ("GET", "/topics/TOPIC/export"),
     "delete": ("DELETE", "/topics/TOPIC"),
 }
 """What is asked over HTTP."""
+
+NOTHING_THERE = {"read blob": 404, "read ag-ui": 204}
+"""Answers to who may ask, where there is nothing."""
+
+METHODS: dict[str, dict[str, Any]] = {
+    "publish": {"channel": "TOPIC", "data": {"x": 1}},
+    "broadcast": {"channels": ["TOPIC"], "data": {"x": 1}},
+    "history": {"channel": "TOPIC", "limit": 1},
+    "presence": {"channel": "TOPIC"},
+    "presence_stats": {"channel": "TOPIC"},
+    "unsubscribe": {"channel": "TOPIC", "user": "eve"},
+    "disconnect": {"user": "eve"},
+    "channels": {},
+    "info": {},
+    "batch": {"commands": [{"publish": {"channel": "TOPIC", "data": {"x": 1}}}]},
+    "history_remove": {"channel": "TOPIC"},
+}
+"""What is asked of the API, which is for API keys alone."""
 
 PEOPLE = frozenset(VERBS) - {"write", "export", "delete"}
 MAY: dict[str, frozenset[str]] = {
@@ -97,7 +124,9 @@ async def broker(redis_url: str, key_prefix: str) -> AsyncIterator[RedisBroker]:
 
 @contextlib.asynccontextmanager
 async def connected(gateway: Gateway, role: str) -> AsyncIterator[Plain]:
-    async with gateway.plain(hello=False) as plain:
+    headers = {"x-api-key": API_KEY} if role == "api key" else {}
+    async with connect(gateway.url, additional_headers=headers, compression=None, ping_interval=None) as socket:
+        plain = Plain(socket)
         reply = await plain.ask("connect", {"token": TOKENS[role]} if role in TOKENS else {})
         assert "client" in reply, reply
         yield plain
@@ -111,25 +140,45 @@ def refused(answer: dict[str, Any]) -> bool:
     return answer.get("code") == 103
 
 
-@pytest.mark.parametrize("role", ["owner", "reader", "stranger", "anonymous"])
-@pytest.mark.parametrize("ask", COMMANDS)
-async def test_command_needs_its_verb(gateway: Gateway, broker: RedisBroker, role: str, ask: str) -> None:
-    method, request = COMMANDS[ask]
-    async with connected(gateway, role) as plain:
-        answer = await plain.ask(method, about(request, THEIRS))
-    assert refused(answer) is (ask.partition(" ")[0] not in MAY[role]), answer
+@pytest.mark.parametrize("role", MAY)
+async def test_command_needs_its_verb(gateway: Gateway, broker: RedisBroker, role: str) -> None:
+    for ask, (method, request) in COMMANDS.items():
+        async with connected(gateway, role) as plain:
+            answer = await plain.ask(method, about(request, THEIRS))
+        assert refused(answer) is (ask.partition(" ")[0] not in MAY[role]), (ask, answer)
     assert [topic for topic, _ in await broker.topics()] == [THEIRS]
 
 
 @pytest.mark.parametrize("role", MAY)
-@pytest.mark.parametrize("ask", ADDRESSES)
+async def test_delete_command_needs_its_verb(gateway: Gateway, broker: RedisBroker, role: str) -> None:
+    async with connected(gateway, role) as plain:
+        answer = await plain.ask("rpc", {"method": "delete", "data": {"topic": THEIRS}})
+    assert refused(answer) is ("delete" not in MAY[role])
+    assert [topic for topic, _ in await broker.topics()] == ([] if role == "api key" else [THEIRS])
+
+
+@pytest.mark.parametrize("role", [*MAY, "expired"])
+async def test_api_needs_a_key(gateway: Gateway, broker: RedisBroker, role: str) -> None:
+    async with http(gateway, role) as client:
+        for method, body in METHODS.items():
+            answers = [await client.post(f"/api/{method}", json=about(body, topic)) for topic in (THEIRS, NOBODYS)]
+            if role == "api key":
+                assert [answer.status_code for answer in answers] == [200, 200]
+                assert all("error" not in answer.json() for answer in answers)
+            else:
+                assert [answer.status_code for answer in answers] == [401, 401]
+                assert answers[0].content == answers[1].content
+    assert [topic for topic, _ in await broker.topics()] == ([] if role == "api key" else [THEIRS])
+
+
+@pytest.mark.parametrize("role", MAY)
 @pytest.mark.usefixtures("broker")
-async def test_address_needs_its_verb(gateway: Gateway, role: str, ask: str) -> None:
-    method, address = ADDRESSES[ask]
-    async with http(gateway, role) as client, client.stream(method, address.replace("TOPIC", THEIRS)) as answer:
-        status = answer.status_code
-    allowed = 404 if ask == "read blob" else 200
-    assert status == (allowed if ask.partition(" ")[0] in MAY[role] else 403)
+async def test_address_needs_its_verb(gateway: Gateway, role: str) -> None:
+    for ask, (method, address) in ADDRESSES.items():
+        async with http(gateway, role) as client, client.stream(method, address.replace("TOPIC", THEIRS)) as answer:
+            status = answer.status_code
+        allowed = NOTHING_THERE.get(ask, 200)
+        assert (ask, status) == (ask, allowed if ask.partition(" ")[0] in MAY[role] else 403)
 
 
 @contextlib.asynccontextmanager
@@ -150,7 +199,8 @@ async def test_refusal_is_the_same_whether_there_is_such_a_topic(
         async with connect(gateway.url, compression=None, ping_interval=None) as socket:
             await socket.send(json.dumps({"id": 1, "connect": {"token": TOKENS[role]} if role in TOKENS else {}}))
             await socket.recv()
-            for method, request in COMMANDS.values():
+            gone = {"method": "delete", "data": {"topic": "TOPIC"}}
+            for method, request in (*COMMANDS.values(), ("rpc", gone)):
                 await socket.send(json.dumps({"id": 7, method: about(request, topic)}))
                 said.add(str(await socket.recv()))
     assert said == {'{"id":7,"error":{"code":103,"message":"permission denied"}}'}
@@ -187,11 +237,17 @@ async def test_topics_lists_what_the_caller_may_read(gateway: Gateway, broker: R
     await append(broker, "chat:bob", {"type": "note"})
     await append(broker, "news", {"type": "note"})
     listed = {}
-    for role in ("owner", "reader", "stranger", "anonymous"):
+    for role in MAY:
         async with connected(gateway, role) as plain:
             answer = (await plain.ask("rpc", {"method": "topics", "data": {}}))["data"]["topics"]
             listed[role] = sorted(topic["topic"] for topic in answer)
-    assert listed == {"owner": [THEIRS], "reader": [THEIRS], "stranger": ["chat:bob"], "anonymous": ["news"]}
+    assert listed == {
+        "owner": [THEIRS],
+        "reader": [THEIRS],
+        "stranger": ["chat:bob"],
+        "anonymous": ["news"],
+        "api key": ["chat:ann", "chat:bob", "news"],
+    }
 
 
 async def test_commands_that_come_with_a_refused_connect_do_nothing(gateway: Gateway, broker: RedisBroker) -> None:
