@@ -127,7 +127,7 @@ def listen(settings: Settings) -> socket.socket:
         click.UsageError: Others could reach the address, and no keys say who they are.
         click.UsageError: A key, a grant or a network of the settings has another form.
         PortTakenError: Another program listens there.
-        click.UsageError: Host and port cannot be listened on.
+        click.UsageError: Host and port cannot be listened on, or those of the metrics.
 
     """
     try:
@@ -139,6 +139,7 @@ def listen(settings: Settings) -> socket.socket:
             f"without keys everybody who reaches {settings.host} could do everything: set --token-secrets, "
             "--token-public-keys, --token-jwks or --api-keys, or say --insecure"
         )
+    _check_metrics(settings)
     try:
         return bind(settings.host, settings.port)
     except OSError as error:
@@ -148,6 +149,18 @@ def listen(settings: Settings) -> socket.socket:
         if _is_gateway(url):
             raise PortTakenError(host=error.host, port=error.port, gateway=url) from error
         raise
+
+
+def _check_metrics(settings: Settings) -> None:
+    """Say here that a port of the metrics is taken: the processes that take them could only fail."""
+    for number in range(settings.workers if settings.metrics_port else 0):
+        port = settings.metrics_port + number
+        try:
+            bind(settings.metrics_host, port).close()
+        except (OSError, OverflowError, PortTakenError) as error:
+            raise click.UsageError(
+                f"metrics cannot be served on {settings.metrics_host}, port {port}; choose another --metrics-port"
+            ) from error
 
 
 def address(settings: Settings, listener: socket.socket) -> str:

@@ -8,6 +8,7 @@ import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import httpx
 import psutil
 import pytest
 import pytest_asyncio
@@ -124,6 +125,24 @@ async def test_port_taken_by_a_gateway_names_that(serve: Starter, host: str) -> 
     await serve("--port", port, "--host", host, "--insecure")
     expected = f"gateway: a gateway already serves http://127.0.0.1:{port}; choose another port with --port\n"
     assert await run("serve", "--port", port, "--host", host, "--insecure") == (1, "", expected)
+
+
+async def test_port_of_the_metrics_taken_is_one_line_and_2() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, out, err = await run("serve", "--port", "0", "--metrics-port", str(port))
+    assert (code, out) == (2, "")
+    assert f"metrics cannot be served on 127.0.0.1, port {port}; choose another --metrics-port" in err
+    assert len(err.splitlines()) == 1
+
+
+async def test_workers_tell_their_metrics_on_ports_of_their_own(serve: Starter) -> None:
+    port = free_port()
+    await serve("--workers", "2", "--metrics-port", str(port))
+    async with httpx.AsyncClient() as client:
+        for number in range(2):
+            answer = await client.get(f"http://127.0.0.1:{port + number}/metrics")
+            assert "gateway_link_up" in answer.text
 
 
 async def test_without_keys_loopback_is_all_that_is_served(serve: Starter) -> None:
