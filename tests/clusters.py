@@ -99,8 +99,7 @@ class RedisCluster:
                 until(lambda s=server: len(self.nodes(s)) == len(self.servers), what="all know each other")  # type: ignore[misc]
             for number, server in enumerate(self.servers[self._masters :]):
                 do(server.port, "CLUSTER", "REPLICATE", self.id_of(self.servers[number]))
-            for server in self.servers:
-                until(lambda s=server: self._is_ready(s), what=f"{server.port} is ready")  # type: ignore[misc]
+            self.settle()
             self._stack = stack.pop_all()
         return self
 
@@ -108,6 +107,11 @@ class RedisCluster:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stack.close()
+
+    def settle(self) -> None:
+        """Wait until all have their masters, and their slots."""
+        for server in self.servers:
+            until(lambda s=server: self._is_ready(s), what=f"{server.port} is ready")  # type: ignore[misc]
 
     def nodes(self, server: RedisServer) -> list[list[str]]:
         """What a server knows of the others, as the words of its lines."""
@@ -122,7 +126,7 @@ class RedisCluster:
 
     def _is_ready(self, server: RedisServer) -> bool:
         info = do(server.port, "CLUSTER", "INFO").decode()
-        owned = sum(len(words) > 8 for words in self.nodes(server))
+        owned = sum(len(words) > 8 and "fail" not in words[2] for words in self.nodes(server))
         replication = do(server.port, "INFO", "replication").decode()
         synced = "role:master" in replication or "master_link_status:up" in replication
         return (
@@ -141,6 +145,10 @@ class RedisCluster:
                     if first <= slot <= last:
                         return next(server for server in self.servers if server.port == master[1])
         raise AssertionError(f"nobody has slot {slot}")
+
+    def failed_over(self, key: str, dead: RedisServer) -> None:
+        """Wait until a dead server's replica has a key."""
+        until(lambda: self.master_of(key) is not dead, what="a failover")
 
     @contextlib.contextmanager
     def moving(self, key: str, target: RedisServer) -> Iterator[None]:
@@ -161,7 +169,8 @@ class RedisCluster:
 
     def other(self, server: RedisServer) -> RedisServer:
         """Another master."""
-        return next(other for other in self.servers[: self._masters] if other is not server)
+        owners = {master[1] for _, _, master, *_ in do(server.port, "CLUSTER", "SLOTS")}
+        return next(other for other in self.servers if other is not server and other.port in owners)
 
 
 class Sentinels:
