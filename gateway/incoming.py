@@ -18,6 +18,10 @@ PROTOCOL_ERROR: Final = 1002
 BAD_PAYLOAD: Final = 1007
 TOO_BIG: Final = 1009
 
+FEW_FRAGMENTS: Final = 1000
+SMALL_FRAGMENT: Final = 16
+"""A message may have so many fragments, and one more for every so many bytes of the largest message."""
+
 _CONTINUATION: Final = 0x0
 _FIN: Final = 0x80
 _COMPRESSED: Final = 0x40  # RSV1
@@ -42,7 +46,16 @@ class FrameRefusedError(Exception):
 class FrameReader:
     """Cuts a client's bytes into whole messages and control frames; holds at most one message."""
 
-    __slots__ = ("_buffer", "_compressed", "_deflate", "_max_message", "_message", "_opcode", "_wanted")
+    __slots__ = (
+        "_buffer",
+        "_compressed",
+        "_deflate",
+        "_fragments",
+        "_max_message",
+        "_message",
+        "_opcode",
+        "_wanted",
+    )
 
     def __init__(self, *, max_message: int, deflate: bool) -> None:
         """Begin at the first byte after the handshake.
@@ -57,6 +70,7 @@ class FrameReader:
         self._buffer: bytearray | None = None  # an unfinished frame
         self._wanted: int = 0  # bytes it must have before looking at it again can help
         self._message: bytearray | None = None  # the fragments so far
+        self._fragments: int = 0  # their number: empty ones cost time, too
         self._opcode: int = TEXT  # of the message that comes in fragments
         self._compressed: bool = False  # that message is
 
@@ -118,6 +132,8 @@ class FrameReader:
             raise FrameRefusedError(PROTOCOL_ERROR, f"no frame has opcode {opcode}")
         if (opcode == _CONTINUATION) == (self._message is None):
             raise FrameRefusedError(PROTOCOL_ERROR, "fragments of a message follow each other")
+        if opcode == _CONTINUATION and self._fragments >= FEW_FRAGMENTS + self._max_message // SMALL_FRAGMENT:
+            raise FrameRefusedError(TOO_BIG, "a message has too many fragments")
         if length + (0 if self._message is None else len(self._message)) > self._max_message:
             raise self._too_big()
 
@@ -131,7 +147,9 @@ class FrameReader:
                 return opcode, self._inflated(payload) if first & _COMPRESSED else payload
             self._opcode, self._compressed = opcode, bool(first & _COMPRESSED)
             self._message = bytearray(payload)
+            self._fragments = 1
             return None
+        self._fragments += 1
         self._message += payload
         if not first & _FIN:
             return None

@@ -20,7 +20,9 @@ from websockets.frames import Close
 from websockets.http11 import Request
 
 from gateway.deflate import SharedDeflate
+from gateway.errors import DisconnectCode
 from gateway.incoming import CLOSE, PING, PONG, TEXT, FrameReader, FrameRefusedError
+from gateway.limits import Allowance
 from gateway.writer import HIGH_WATER, LOW_WATER, Receiver
 
 __all__ = ["DirectWriter", "GatewayProtocol"]
@@ -34,6 +36,12 @@ NOTSENT_LOWAT = 16 * 1024
 EARLY_BYTES = 64 * 1024
 """Bytes that a client may send before the application has accepted it; then it is not read from."""
 
+CONTROL_RATE = 10
+"""Pings and pongs of a client that are taken a second in the long run: each ping costs an answer."""
+
+CONTROL_BURST = 1000
+"""Pings and pongs at once."""
+
 _DEFLATE = ServerPerMessageDeflateFactory(server_no_context_takeover=True, client_no_context_takeover=True)
 _deflated = SharedDeflate()
 
@@ -46,6 +54,7 @@ class DirectWriter(asyncio.Protocol):
         "_close_timer",
         "_closed",
         "_connections",
+        "_controls",
         "_deflate_from",
         "_handshake",
         "_reader",
@@ -66,6 +75,7 @@ class DirectWriter(asyncio.Protocol):
         self._closed: bool = False  # the receiver has let go
         self._close_timer: asyncio.TimerHandle | None = None
         self._close_sent: bool = False  # our close frame is out
+        self._controls: Allowance | None = None  # made for who sends pings or pongs
 
     # FrameWriter
 
@@ -154,9 +164,13 @@ class DirectWriter(asyncio.Protocol):
                     return
                 if self._close_sent or self._transport.is_closing():
                     continue  # only its close frame is waited for
-                if opcode == PING:
-                    self._send_control(PONG, payload)
-                elif opcode != PONG:
+                if opcode in {PING, PONG}:
+                    if self._flooded():
+                        self._break_off(DisconnectCode.BAD_REQUEST, "too many frames")
+                        return
+                    if opcode == PING:
+                        self._send_control(PONG, payload)
+                else:
                     receiver.received(payload, text=opcode == TEXT)
         except FrameRefusedError as error:
             self._break_off(error.code, error.reason)
@@ -187,6 +201,11 @@ class DirectWriter(asyncio.Protocol):
             self._receiver.shutting_down()
         elif not self._close_sent:
             self._transport.close()
+
+    def _flooded(self) -> bool:
+        if self._controls is None:
+            self._controls = Allowance(rate=CONTROL_RATE, burst=CONTROL_BURST)
+        return not self._controls.take(asyncio.get_running_loop().time())
 
     def _send_control(self, opcode: int, payload: bytes) -> None:
         self._transport.write(bytes((0x80 | opcode, len(payload))) + payload)

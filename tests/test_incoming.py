@@ -90,6 +90,14 @@ def test_what_stands_before_a_broken_frame_is_given() -> None:
         next(found)
 
 
+def test_fragments_are_bounded_in_number() -> None:
+    most = 1000 + LIMIT // 16
+    fragments = frame(TEXT, b"a", fin=False) + frame(0, b"", fin=False) * (most - 1)
+    assert refusal(fragments + frame(0, b"b")) == 1009
+    whole = fragments[: -len(frame(0, b""))] + frame(0, b"b")
+    assert read(whole * 2) == [(TEXT, b"ab")] * 2
+
+
 @pytest.mark.parametrize("bits", [0x40, 0x20, 0x10, 0x70])
 @pytest.mark.parametrize("opcode", [TEXT, CLOSE, PING])
 def test_reserved_bits_are_refused(bits: int, opcode: int) -> None:
