@@ -3,8 +3,8 @@
 import contextlib
 import math
 import time
-from collections.abc import Iterable, Iterator
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Protocol, TypeVar
 
 from gateway.addresses import Proxies
 from gateway.auth import Authority, listed
@@ -13,6 +13,7 @@ from gateway.expiry import Expiries
 from gateway.grants import EVERYTHING, Grant, Identity
 from gateway.limits import Limits
 from gateway.settings import Settings
+from gateway.tokens import subscribed
 from gateway.types import Topic
 
 __all__ = ["Admission", "Credentials", "Expiring", "lasting"]
@@ -21,6 +22,8 @@ _WHOLE = Topic("")
 """Stands for the whole connection beside its topics."""
 
 _NOBODY = Identity()
+
+_Checked = TypeVar("_Checked")
 
 
 class Expiring(Protocol):
@@ -110,7 +113,7 @@ class Admission:
 class Credentials:
     """Who one connection is, by the token that it brought and those of its topics."""
 
-    __slots__ = ("_admission", "_connection", "_counted", "_held", "_topics", "_trusted", "identity")
+    __slots__ = ("_admission", "_claims", "_connection", "_counted", "_held", "_topics", "_trusted", "identity")
 
     def __init__(self, admission: Admission, connection: Expiring, *, trusted: bool = False) -> None:
         """Begin as nobody, who may nothing; `trusted`: by an API key, may do everything without a token."""
@@ -121,6 +124,7 @@ class Credentials:
         self._counted: bool = False  # among the user's connections
         self._held: int = 0  # topics, counted among the user's
         self._topics: dict[Topic, Identity] = {}  # by subscription tokens
+        self._claims: dict[Topic, Mapping[str, Any]] = {}  # of those tokens
 
     def connect(self, token: str | None) -> None:
         """Become who a connection token says.
@@ -158,12 +162,10 @@ class Credentials:
                 106 the user has too many topics.
 
         """
-        identity = self.identity
+        identity, claims = self.identity, None
         if token:
             try:
-                identity = self._admission.authority.subscription(
-                    self.identity, topic, token, client=self._connection.client
-                )
+                identity, claims = self._subscribed(topic, token)
             except CommandError as error:
                 if error.code != ErrorCode.UNAUTHORIZED:
                     raise
@@ -172,8 +174,9 @@ class Credentials:
         if not self._admission.limits.topics_of_user.take(self.identity.user):
             raise CommandError(ErrorCode.LIMIT_EXCEEDED, "too many topics of this user")
         self._held += 1
-        if identity is not self.identity:
+        if claims is not None:
             self._topics[topic] = identity
+            self._claims[topic] = claims
             self._admission.expire(self._connection, topic, identity.expires_at)
         return identity
 
@@ -182,12 +185,10 @@ class Credentials:
         self._check_refresh(token)
         if topic not in self._topics:
             raise CommandError(ErrorCode.BAD_REQUEST, "the subscription has no token that could be refreshed")
-        authority = self._admission.authority
-        identity = _in_place(
-            lambda fresh: authority.subscription(self.identity, topic, fresh or "", client=self._connection.client),
-            token,
-        )
+        identity, claims = _in_place(lambda fresh: self._subscribed(topic, fresh or ""), token)
         self._topics[topic] = identity
+        if claims is not None:
+            self._claims[topic] = claims
         self._admission.expire(self._connection, topic, identity.expires_at)
         return identity
 
@@ -196,6 +197,7 @@ class Credentials:
         if self._held:
             self._held -= 1
             self._admission.limits.topics_of_user.give_back(self.identity.user)
+        self._claims.pop(topic, None)
         if self._topics.pop(topic, None) is not None:
             self._admission.expire(self._connection, topic, None)
 
@@ -220,6 +222,7 @@ class Credentials:
         """Let go of everything."""
         self._admission.forget(self._connection, list(self._topics))
         self._topics.clear()
+        self._claims.clear()
         limits = self._admission.limits
         limits.topics_of_user.give_back(self.identity.user, self._held)
         self._held = 0
@@ -230,6 +233,14 @@ class Credentials:
     def _become(self, identity: Identity) -> None:
         self.identity = identity
         self._admission.expire(self._connection, _WHOLE, identity.expires_at)
+        for topic, claims in self._claims.items():
+            self._topics[topic] = subscribed(identity, topic, claims, client=self._connection.client)
+
+    def _subscribed(self, topic: Topic, token: str) -> tuple[Identity, Mapping[str, Any] | None]:
+        claims = self._admission.authority.subscription_claims(token)
+        if claims is None:
+            return self.identity, None
+        return subscribed(self.identity, topic, claims, client=self._connection.client), claims
 
     def _checked(self, token: str | None) -> Identity:
         if self._trusted and not token:
@@ -248,15 +259,14 @@ class Credentials:
             raise CommandError(ErrorCode.BAD_REQUEST, "expected a fresh `token`")
 
 
-def _in_place(check: Any, token: str | None) -> Identity:
+def _in_place(check: Callable[[str | None], _Checked], token: str | None) -> _Checked:
     """Check a fresh token: one that has expired already is no reason for a client to give up."""
     try:
-        identity: Identity = check(token)
+        return check(token)
     except CommandError as error:
         if error.code == ErrorCode.TOKEN_EXPIRED:
             raise CommandError(error.code, error.message, temporary=True) from error
         raise
-    return identity
 
 
 def lasting(identity: Identity) -> dict[str, Any]:

@@ -26,7 +26,7 @@ VERBS = (
     "withdraw",
     "write",
 )
-"""Everything that can be allowed. ``topics``: the topic is listed; ``write``: nothing here, runs write on the store itself."""
+"""Everything that can be allowed. ``topics``: it is listed; ``write``: nothing here, runs write on the store."""
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):

@@ -245,17 +245,15 @@ class Reading:
     async def refresh(self, request: RefreshRequest) -> Identity:
         """Go on with a fresh token, with what it allows; raises as `Credentials.refresh`."""
         await self._admission.authority.ready(request.token)
-        before = self._credentials.identity
+        before = {topic: self._credentials.of(topic).redaction(topic) for topic in self._subscribers}
         self._credentials.refresh(request.token)
-        identity = self._credentials.identity
-        for topic in list(self._subscribers):
-            if self._credentials.of(topic) is not identity:
-                continue  # it has a token of its own
-            if not identity.may("read", topic):
+        for topic, redaction in before.items():
+            now = self._credentials.of(topic)
+            if not now.may("read", topic):
                 self.end(topic, UnsubscribeCode.SERVER, "permission denied")
-            elif identity.redaction(topic) != before.redaction(topic):
+            elif now.redaction(topic) != redaction:
                 self.end(topic, UnsubscribeCode.INSUFFICIENT_STATE, "what may be seen has changed")
-        return identity
+        return self._credentials.identity
 
     async def refresh_topic(self, request: RefreshRequest) -> dict[str, Any]:
         """Go on reading a topic with a fresh token of its own; raises as `Credentials.refresh_topic`."""

@@ -13,6 +13,7 @@ from gateway.auth import Authority
 from gateway.broker.redis import RedisBroker
 from gateway.errors import CommandError, DisconnectError
 from gateway.grants import Identity
+from gateway.redaction import Redaction
 from gateway.settings import Settings
 from gateway.types import Topic
 from tests.serving import Gateway, Plain, append, eventually, serve
@@ -117,6 +118,22 @@ def test_fresh_token_must_be_the_same_users_and_good() -> None:
     for nothing in (None, ""):
         with pytest.raises(CommandError, match="107"):
             credentials.refresh(nothing)
+
+
+def test_fresh_token_counts_on_topics_with_tokens_of_their_own_too() -> None:
+    admission, connection = _admission(), _Connection()
+    topic = Topic("a")
+    credentials = Credentials(admission, connection)
+    caps = [{"channels": ["a"], "allow": ["publish"]}]
+    credentials.connect(token("ann", caps=caps))
+    credentials.subscribe(topic, token("ann", channel="a", allow=["hst"]))
+    assert credentials.of(topic).verbs(topic) == ("history", "publish", "read", "topics")
+    hidden = {"drop": ["log"]}
+    credentials.refresh(token("ann", caps=[{"channels": ["a"], "allow": ["presence"], "redact": hidden}]))
+    assert credentials.of(topic).verbs(topic) == ("history", "presence", "read", "topics")
+    assert credentials.of(topic).redaction(topic) == Redaction.read(hidden)
+    credentials.unsubscribe(topic)
+    assert credentials.of(topic).verbs(topic) == ("presence",)
 
 
 def test_lasting_says_when_a_fresh_token_is_wanted() -> None:
