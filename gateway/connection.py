@@ -304,6 +304,11 @@ class Connection:
         """Note that the gateway ended a subscription."""
         self._reading.dropped(subscriber)
 
+    def unsubscribed(self, subscriber: Subscriber, line: bytes) -> None:
+        """Note that a backend ended a subscription, and say so."""
+        self.push(line)
+        self._reading.dropped(subscriber)
+
     def announce(self, topic: Topic, frames: bytes) -> None:
         """Tell who comes and goes, unless the socket takes nothing."""
         if topic in self._reading and not self._paused:

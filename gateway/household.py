@@ -49,8 +49,7 @@ class Household:
             reader = subscriber.reader
             if reader.user == user and client in {"", reader.client}:
                 found.leave(subscriber, now=asyncio.get_running_loop().time())
-                reader.push(line)
-                reader.dropped(subscriber)
+                reader.unsubscribed(subscriber, line)
 
     def census(self) -> dict[str, int]:
         """Count the readers of this process by topic."""

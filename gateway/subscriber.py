@@ -49,6 +49,9 @@ class Reader(Protocol):
     def dropped(self, subscriber: "Subscriber") -> None:
         """Note that the gateway ended a subscription."""
 
+    def unsubscribed(self, subscriber: "Subscriber", line: bytes) -> None:
+        """Note that a backend ended a subscription, and tell the client with this push."""
+
     def close(self, code: int, reason: str) -> None:
         """Say good-bye with a code."""
 

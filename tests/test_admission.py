@@ -475,6 +475,19 @@ async def test_poll_ends_at_once_with_its_users_connections(redis_url: str, key_
         assert (await asked).status_code == 401
 
 
+async def test_stream_ends_where_a_backend_unsubscribes_its_user(redis_url: str, key_prefix: str) -> None:
+    async with (
+        serve(redis_url, key_prefix, token_secrets=SECRET, user_grants="*") as gateway,
+        httpx.AsyncClient(base_url=gateway.http, trust_env=False, timeout=20) as http,
+        http.stream("GET", "/topics/t/events", headers=_bearer("ann")) as stream,
+    ):
+        await eventually(lambda: gateway.hub.readers)
+        await gateway.hub.control.unsubscribe("ann", Topic("t"))
+        text = "".join([piece async for piece in stream.aiter_text()])
+        assert '"code":2000' in text
+        assert not gateway.hub.readers
+
+
 # By an API key
 
 

@@ -230,6 +230,9 @@ class Silent:
     def caught_up(self, subscriber: Subscriber) -> None:
         raise AssertionError(subscriber)
 
+    def unsubscribed(self, subscriber: Subscriber, line: bytes) -> None:
+        raise AssertionError
+
     def dropped(self, subscriber: Subscriber) -> None:
         raise AssertionError(subscriber)
 

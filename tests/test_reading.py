@@ -46,6 +46,9 @@ class Host:
         assert self.reading is not None
         self.reading.caught_up(subscriber)
 
+    def unsubscribed(self, subscriber: Subscriber, line: bytes) -> None:
+        raise AssertionError
+
     def dropped(self, subscriber: Subscriber) -> None:
         assert self.reading is not None
         self.reading.dropped(subscriber)

@@ -133,6 +133,10 @@ class Poll:
         """Note that the history was replaced."""
         self.finish()
 
+    def unsubscribed(self, subscriber: Subscriber, line: bytes) -> None:
+        """Wait no longer."""
+        self.finish()
+
     def close(self, code: int, reason: str) -> None:
         """Wait no longer: the next poll is refused where this reader may not read any more."""
         self.finish()

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from gateway.errors import BrokerUnavailableError, DisconnectCode
+from gateway.errors import BrokerUnavailableError, DisconnectCode, UnsubscribeCode
 from gateway.grants import Identity
 from gateway.hub import Hub
 from gateway.presence import Attendee
@@ -253,6 +253,10 @@ class StreamReader:
         self._subscriber = None
         self._behind = False
         self._work()
+
+    def unsubscribed(self, subscriber: Subscriber, line: bytes) -> None:
+        """End the stream: it is nothing but this subscription."""
+        self.close(UnsubscribeCode.SERVER, "server unsubscribe")
 
     def tell(self) -> None:
         """Say whether the broker is away, where the client believes otherwise."""
