@@ -30,10 +30,10 @@ def do(port: int, *command: str | bytes | int) -> Any:
     # Without a client, which would read some answers in its own way.
     connection = Connection(host="127.0.0.1", port=port, protocol=2)
     try:
-        connection.send_command(*command)
+        connection.send_command(*command)  # type: ignore[no-untyped-call]
         return connection.read_response()
     finally:
-        connection.disconnect()
+        connection.disconnect()  # type: ignore[no-untyped-call]
 
 
 def _free_pair() -> int:
