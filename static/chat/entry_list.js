@@ -414,6 +414,7 @@ export class EntryList {
 
   /** @param {any} run */
   #end(run) {
+    const by = run.cancel === null ? null : textOrNull(run.cancel.by);
     return {
       key: `e:${run.run}`,
       kind: 'end',
@@ -421,7 +422,8 @@ export class EntryList {
       at: run.ended_at,
       agent: run.agent,
       status: run.status,
-      error: run.error,
+      // Who stopped it is told by `by`.
+      error: run.status === 'cancelled' && run.error === `stopped by ${by}` ? null : run.error,
       by: run.cancel === null ? null : person(run.cancel.by),
       ms: run.started_at === null || run.ended_at === null ? null : run.ended_at - run.started_at,
       steps: run.iteration,

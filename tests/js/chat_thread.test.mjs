@@ -186,6 +186,12 @@ for (const [end, status] of [
   });
 }
 
+test('a reason that only names who stopped a run is not said twice', () => {
+  const stopped = (by, reason) => new Page().feed(start(), { type: 'cancel_requested', run: 'r', by, mode: 'now' }, { type: 'agent_cancelled', run: 'r', at: AT, reason }).entries.at(-1);
+  assert.deepEqual([stopped('anonymous', 'stopped by anonymous').by, stopped('anonymous', 'stopped by anonymous').error], ['someone', null]);
+  assert.deepEqual([stopped('ann', 'the budget is spent').by, stopped('ann', 'the budget is spent').error], ['ann', 'the budget is spent']);
+});
+
 test('open text of a lost run stays, broken off', () => {
   const page = new Page().feed(start(), delta('half'), { type: 'agent_lost', run: 'r', at: AT });
   assert.equal(page.outline(), 'text end');

@@ -4,7 +4,7 @@ import { elapsed, spoken } from '../time.js';
 import { ArgumentsEditor } from './arguments_editor.js';
 import { jsonNodes } from './json_view.js';
 
-/** So soon after the card appeared or moved a press was meant for something else, in ms. */
+/** So soon after the card appeared or moved a press that decides was meant for something else, in ms. */
 const GUARD_MS = 400;
 /** With less time left it is said and shown in red, in ms. */
 const LOW_MS = 30_000;
@@ -108,7 +108,7 @@ export class Question {
       const words = fault === null ? what : [el('span', { class: 't-bad', role: 'status' }, fault)];
       setChildren(this.#foot, [this.#back(), ...words, push(this.#approve(changes.length > 0 || fault !== null ? 'Approve edit' : 'Approve', fault === null, 'Ctrl ↵'))]);
     } else if (this.#mode === 'rejecting') {
-      setChildren(this.#foot, [this.#reason, this.#back(), push(this.#button('Reject', 'x', 'danger', '↵', () => this.#reject()))]);
+      setChildren(this.#foot, [this.#reason, this.#back(), push(this.#button('Reject', 'x', 'danger', '↵', this.#guarded(() => this.#reject())))]);
     } else {
       setChildren(this.#foot, [
         this.#button('Reject', 'x', 'danger', 'R', () => this.#turn('rejecting')),
@@ -158,7 +158,7 @@ export class Question {
     if (this.#mode !== 'open' || sent === 'sending' || sent === 'lost' || !this.#page.may('decide')) return;
     if (letter === 'e') this.#turn('editing');
     else if (letter === 'r') this.#turn('rejecting');
-    else if (performance.now() - this.#still.since >= GUARD_MS) this.#allow();
+    else this.#guarded(() => this.#allow())();
   }
 
   /** Notes when it moved; layout is clean here. */
@@ -228,7 +228,7 @@ export class Question {
    * @param {string} [key]
    */
   #approve(text, able, key) {
-    const made = this.#button(text, 'check', this.#entry.foremost ? 'attn' : 'attn-soft', key, () => this.#allow());
+    const made = this.#button(text, 'check', this.#entry.foremost ? 'attn' : 'attn-soft', key, this.#guarded(() => this.#allow()));
     made.toggleAttribute('disabled', !able);
     return made;
   }
@@ -238,15 +238,19 @@ export class Question {
    * @param {string} symbol
    * @param {string} style
    * @param {string|undefined} key
-   * @param {() => void} act
+   * @param {() => void} press
    */
-  #button(text, symbol, style, key, act) {
-    const press = () => {
-      if (performance.now() - this.#still.since >= GUARD_MS) act();
-    };
+  #button(text, symbol, style, key, press) {
     const made = button({ label: text, text, icon: symbol, style, press });
     if (key !== undefined) made.append(el('kbd', { 'aria-hidden': 'true' }, key));
     return made;
+  }
+
+  /** @param {() => void} decide */
+  #guarded(decide) {
+    return () => {
+      if (performance.now() - this.#still.since >= GUARD_MS) decide();
+    };
   }
 }
 

@@ -215,6 +215,14 @@ export class ToolView extends EntryView {
     });
   }
 
+  /** What is known of a call that was broken off. */
+  #broken() {
+    const { open, requested, decision } = this.entry;
+    if (open !== null) return 'It was not called.';
+    if (requested !== null && (decision === null || decision === 'expired')) return 'Nobody approved it, so it was not called.';
+    return 'No result. It may have had effects.';
+  }
+
   /** What a decision or the provider adds to the outcome. */
   #outcome() {
     const { decision, by, run, id, server, reason, phase, expires } = this.entry;
@@ -243,7 +251,7 @@ export class ToolView extends EntryView {
     // What comes and folds at once would only push what is below.
     const passing = phase === 'done' && this.#chosen === null;
     if (result !== null && !passing) card.append(this.#result(result, phase === 'failed'));
-    if (phase === 'interrupted') card.append(el('div', { class: 'card-part' }, el('p', {}, open === null ? 'No result. It may have had effects.' : 'It was not called.')));
+    if (phase === 'interrupted') card.append(el('div', { class: 'card-part' }, el('p', {}, this.#broken())));
     return card;
   }
 
