@@ -38,9 +38,7 @@ def report(found: list[dict[str, Any]]) -> int:
             fixed = ", ".join(hole.get("fix_versions", ())) or "no version yet"
             _say(f"audit: {package['name']} {package['version']} has {hole['id']}, fixed in {fixed}")
     unknown = sum("skip_reason" in package for package in found)
-    _say(
-        f"audit: {len(found) - unknown} packages looked up, {unknown} not known to the service, {bad} vulnerabilities"
-    )
+    _say(f"audit: {len(found) - unknown} packages looked up, {unknown} not known to the service, {bad} vulnerabilities")
     return 1 if bad else 0
 
 

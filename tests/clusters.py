@@ -28,7 +28,7 @@ NODE_TIMEOUT = os.environ.get("GATEWAY_TEST_NODE_TIMEOUT", "2000")
 def do(port: int, *command: str | bytes | int) -> Any:
     """Have a server do something; its answer as bytes."""
     # Without a client, which would read some answers in its own way.
-    connection = Connection(host="127.0.0.1", port=port, protocol=2)
+    connection = Connection(host="127.0.0.1", port=port, protocol=2)  # type: ignore[no-untyped-call]
     try:
         connection.send_command(*command)  # type: ignore[no-untyped-call]
         return connection.read_response()

@@ -41,8 +41,10 @@ def tidy(room: Room) -> int:
 > Who keeps everything finds nothing.
 """
 THOUGHT = "The person wants the attic tidy. First I look what is there, then I ask before anything is thrown away. "
-FIND = ToolCall(id="call-1", name="find_boxes", arguments='{"room":"attic","limit":50,"open":true}')
-READ = ToolCall(id="call-2", name="read_label", arguments='{"box":"winter"}')
+FIND_CALL = ("call-1", "find_boxes", '{"room":"attic","limit":50,"open":true}')
+FIND = ToolCall(id=FIND_CALL[0], name=FIND_CALL[1], arguments=FIND_CALL[2])
+READ_CALL = ("call-2", "read_label", '{"box":"winter"}')
+READ = ToolCall(id=READ_CALL[0], name=READ_CALL[1], arguments=READ_CALL[2])
 THROW = ToolCall(id="call-3", name="throw_away", arguments='{"boxes":["winter","summer"],"really":true,"amount":48.00}')
 
 
@@ -83,13 +85,13 @@ async def test_answer_thought_and_tools(page: Page, gateway: Gateway) -> None:
             await run.add_message(
                 Message.assistant("I look what is there.", thinking=THOUGHT * 4, tool_calls=(FIND, READ))
             )
-            await run.tool_call(FIND.id, FIND.name, FIND.arguments or "")
-            await run.tool_call(READ.id, READ.name, READ.arguments or "")
+            await run.tool_call(*FIND_CALL)
+            await run.tool_call(*READ_CALL)
             await run.progress(tool_call_id=FIND.id, fraction=0.4, text="24 of 60 shelves")
             await expect(page.locator("#lane .card").first).to_contain_text("24 of 60 shelves")
             await picture(page, "tools")
-            await run.tool_result(FIND.id, FIND.name, "winter\nsummer\nlamp", duration_ms=820)
-            await run.tool_result(READ.id, READ.name, "no label on it", error=True, duration_ms=90)
+            await run.tool_result(*FIND_CALL[:2], "winter\nsummer\nlamp", duration_ms=820)
+            await run.tool_result(*READ_CALL[:2], "no label on it", error=True, duration_ms=90)
             await run.usage({"requests": 1, "input_tokens": 1200, "output_tokens": 340, "total_tokens": 1540})
             await run.delta(ANSWER[:420])
             await expect(page.locator("#lane table")).to_be_visible()
@@ -153,7 +155,7 @@ async def test_stops_failures_and_what_is_left(page: Page, gateway: Gateway) -> 
         await picture(page, "failed")
         async with publisher.run("attic", agent="keeper") as run:
             await run.add_message(Message.assistant("Once more.", tool_calls=(FIND,)))
-            await run.tool_call(FIND.id, FIND.name, FIND.arguments or "")
+            await run.tool_call(*FIND_CALL)
             await run.delta("One, two,")
             await expect(page.locator("#lane .prose").last).to_contain_text("One, two,")
             gateway.kill()

@@ -101,7 +101,7 @@ def requests(data: bytes) -> None:
     request = Request(scope)
     with contextlib.suppress(CommandError):
         read_request(request)
-    GUARD._objection(request.headers)
+    GUARD._objection(request.headers, scope)
     PROXIES.client("10.0.0.1", request.headers.getlist("x-forwarded-for"))
 
 
