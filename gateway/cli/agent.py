@@ -9,6 +9,7 @@ import sys
 import click
 
 from gateway.agent import demo
+from gateway.cli.flags import Flag
 from gateway.cli.interrupt import INTERRUPTED, interruptible
 from gateway.cli.loop import run_async
 from gateway.cli.target import redis_options, redis_target, without_password
@@ -31,6 +32,17 @@ ORPHAN_PATIENCE = 10.0
     metavar="INTEGER",
     help="Topics that are answered at once.",
 )
+@click.option(
+    "--lease",
+    cls=Flag,
+    envvar="GATEWAY_LEASE",
+    show_envvar=True,
+    type=click.FloatRange(min=1),
+    default=30.0,
+    show_default=True,
+    metavar="NUMBER",
+    help="Seconds without a sign of life after which its runs count as lost.",
+)
 @click.option("--until-eof", is_flag=True, hidden=True, help="End when standard input ends.")
 @redis_options
 def command(
@@ -39,6 +51,7 @@ def command(
     base_url: str | None,
     concurrency: int,
     key_prefix: str,
+    lease: float,
     until_eof: bool,
     redis_url: str | None,
 ) -> int:
@@ -48,12 +61,13 @@ def command(
     """
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", force=True)
     store = redis_target(redis_url)
-    work = _work(store, key_prefix, model=model, base_url=base_url, concurrency=concurrency, until_eof=until_eof)
+    publisher = Publisher(store, key_prefix=key_prefix, lease=lease)
+    work = _work(publisher, store, model=model, base_url=base_url, concurrency=concurrency, until_eof=until_eof)
     return INTERRUPTED if run_async(work) == signal.SIGINT else 0
 
 
 async def _work(
-    store: str, key_prefix: str, *, model: str | None, base_url: str | None, concurrency: int, until_eof: bool
+    publisher: Publisher, store: str, *, model: str | None, base_url: str | None, concurrency: int, until_eof: bool
 ) -> signal.Signals | None:
     """Work until told to stop; gives the signal that told it, None for the end of standard input."""
     loop = asyncio.get_running_loop()
@@ -68,10 +82,7 @@ async def _work(
     watching = asyncio.create_task(_stop_at_eof(stop)) if until_eof else None
     try:
         with interruptible(lambda: loop.call_soon_threadsafe(end, signal.SIGINT)):
-            async with (
-                demo.opened_model(model, base_url) as opened,
-                Publisher(store, key_prefix=key_prefix) as publisher,
-            ):
+            async with demo.opened_model(model, base_url) as opened, publisher:
                 click.echo(f"Agent: {demo.AGENT_NAME}, model {opened.name}, on {without_password(store)}", err=True)
                 await demo.work(publisher, opened, stop=stop, concurrency=concurrency)
     except ImportError as error:

@@ -93,7 +93,7 @@ def agent_of(process: Process) -> psutil.Process:
 
 async def test_agent_that_dies_is_started_again_and_its_run_shown_as_lost() -> None:
     url = f"http://127.0.0.1:{free_port()}"
-    process = await Process.start("demo", "--no-open", "--port", url.rpartition(":")[2])
+    process = await Process.start("demo", "--no-open", "--port", url.rpartition(":")[2], GATEWAY_LEASE="3")
     try:
         await process.line()
         async with Client(url) as client, asyncio.timeout(120):
