@@ -100,7 +100,7 @@ export function wrongTopic(name) {
     'div',
     { class: 'empty' },
     icon('alert', 'i-l quiet'),
-    el('h2', {}, 'That is no name of a chat'),
+    el('h2', {}, 'That is not a chat’s name'),
     el('p', {}, ...says),
     el('p', {}, 'A name has 1 to 200 of the characters ', el('code', { class: 'mono' }, 'A–Z a–z 0–9 _ . : @ / -'), ' and no spaces.'),
     el('a', { class: 'btn small', href: './' }, 'New chat'),

@@ -338,6 +338,8 @@ const panes = {
     setText($('error-count'), errors === 0 ? '' : number(errors));
     setText($('event-count'), number(recording.events.length));
     const shown = tab === 'log' ? logLines() : eventLines();
+    $('log-none').hidden = shown.length > 0 || run() === null;
+    setText($('log-none'), tab === 'log' && all.length === 0 ? 'This run has logged nothing. What it did is under Events.' : 'No line matches.');
     lines.set(shown, { query, within: selected === null ? null : [selected.first, selected.last] });
     const hits = found(shown.map((line) => ({ at: 0, run: null, level: '', logger: line.source, message: line.text, fields: null, offset: line.offset })), query);
     setText($('log-found'), query.trim() === '' ? '' : hits.length === 0 ? 'none' : `${atFound < 0 ? '' : `${number((atFound % hits.length) + 1)} of `}${number(hits.length)}`);
@@ -382,6 +384,7 @@ const head = {
     stopButton.show({ act, asked: act !== null && stops.asked(act), stopping: act === null ? null : stopping });
     picks(shown);
     if (scrubber.offset === null) notices.hide('past');
+    else if (shown !== null && shown.over !== null) notices.show('past', { tone: 'tool', symbol: 'clock', title: 'You look at the past.', text: 'The run has ended since.', action: { label: 'To its end', press: () => scrubber.go(null) } });
     else notices.show('past', { tone: 'tool', symbol: 'clock', title: 'You look at the past.', text: 'Nothing can be acted on here; the run goes on behind.', action: { label: 'Back to live', press: () => scrubber.go(null) } });
     blank(shown);
     return true;
@@ -415,7 +418,7 @@ function blank(shown) {
   const text = (/** @type {string} */ heading, /** @type {(Node|string)[]} */ ...words) => el('div', { class: 'empty' }, el('h2', {}, heading), el('p', {}, ...words));
   /** @type {Record<string, () => Node>} */
   const made = {
-    wrong: () => text('That is no address of a run', wrong === null ? 'The address names no topic. ' : 'A topic has 1 to 200 of the characters A–Z a–z 0–9 _ . : @ / -. ', el('a', { class: 'link', href: '../dashboard' }, 'All runs')),
+    wrong: () => text('That is not a run’s address', wrong === null ? 'The address names no topic. ' : 'A topic has 1 to 200 of the characters A–Z a–z 0–9 _ . : @ / -. ', el('a', { class: 'link', href: '../dashboard' }, 'All runs')),
     denied: () => text('You cannot read this run', `Your access does not include ${topic}${subscription.error === null ? '.' : `: ${sentence(subscription.error)}`}`),
     first: () => text('Nothing has happened on this topic', 'Its first run appears here as soon as it writes an event.'),
     none: () => text('No run on this topic', 'It has events, and none of them belongs to a run that is still kept.'),

@@ -105,7 +105,7 @@ async def test_message_written_without_a_connection_goes_when_it_is_back(page: P
 @pytest.mark.parametrize("topic", ["bad%20topic", "a" * 201, "%3Cscript%3E", ""])
 async def test_address_that_names_no_topic_says_so(page: Page, gateway: Gateway, topic: str) -> None:
     await page.goto(f"{gateway.url}/?topic={topic}")
-    await expect(page.get_by_role("heading", name="That is no name of a chat")).to_be_visible()
+    await expect(page.get_by_role("heading", name="That is not a chat’s name")).to_be_visible()
     await expect(page.locator("#blank")).to_contain_text("1 to 200")
     await expect(page.locator("#box")).to_be_hidden()
     assert page.url == f"{gateway.url}/?topic={topic}"

@@ -161,6 +161,7 @@ async def test_scrubber_shows_the_context_as_it_was_and_nothing_of_the_past_can_
             await expect(page.locator("#stop")).to_be_visible()
         await page.goto(f"{gateway.url}/dashboard")
         await open_run(page, gateway, f"topic={TOPIC}#o-{offset}")
+        await expect(page.locator("#notices")).to_contain_text("The run has ended since.")
         await expect(page.locator("#context-lane")).to_contain_text("I look at the metrics.")
         await expect(page.locator("#track")).to_have_attribute("aria-valuenow", str(offset))
 
@@ -238,8 +239,19 @@ async def _cancelling(gateway: Gateway) -> bool:
 
 async def test_address_that_names_no_topic_says_so(gateway: Gateway, page: Page) -> None:
     await open_run(page, gateway, "topic=two%20words")
-    await expect(page.locator("#blank")).to_contain_text("That is no address of a run")
+    await expect(page.locator("#blank")).to_contain_text("That is not a run’s address")
     await look(page, "run-wrong", sizes=((360, 740),))
+
+
+async def test_run_that_logged_nothing_says_so(gateway: Gateway, page: Page) -> None:
+    async with Publisher(gateway.redis_url) as publisher, publisher.run(TOPIC, agent="quiet") as run:
+        await run.add_message(Message.assistant("Done."))
+    await open_run(page, gateway)
+    await expect(page.locator("#log-none")).to_have_text("This run has logged nothing. What it did is under Events.")
+    await page.locator("#tab-events").click()
+    await expect(page.locator("#log-none")).to_be_hidden()
+    await page.locator("#log-search").fill("nowhere to be found")
+    await expect(page.locator("#log-found")).to_have_text("none")
 
 
 async def test_failed_run_says_why(gateway: Gateway, page: Page) -> None:
