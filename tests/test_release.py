@@ -148,7 +148,7 @@ async def test_demo_serves_its_pages_and_a_run_streams(embedded: Installed) -> N
             await client.send("chat:demo", "What is 6 * 7?")
             async for update in subscription:
                 deltas += update.data.get("type") == "agent_delta"
-                if update.data.get("type") == "agent_complete":
+                if [run["status"] for run in update.mirror.runs] == ["completed"]:
                     break
         assert deltas > 1
         assert "42" in update.mirror.messages()[-1]["content"]
