@@ -193,6 +193,8 @@ const UNFINISHED = [
   ['note [1', 'note [1'],
   ['a[i', 'a[i'],
   ['2 * 3', '2 * 3'],
+  ['12*12? Say', '12*12? Say'],
+  ['重**点', '重<strong>点</strong>'],
 ];
 
 for (const [text, expected] of UNFINISHED) test(`inline, unfinished: ${text}`, () => assert.equal(open(text), expected));

@@ -362,6 +362,8 @@ class Parser {
   #endMarks() {
     for (const opener of this.#openers) {
       this.#fromHere(opener.at);
+      // A lone star between two letters or digits is mostly a product; it becomes emphasis when its end comes.
+      if (opener.sign === '*' && opener.length === 1 && opener.closes) continue;
       while (opener.length > 0) {
         const size = opener.sign === '~' ? 2 : Math.min(opener.length, 2);
         opener.length -= size;
