@@ -1,6 +1,7 @@
 """The processes that tests have started, so that none outlives its test."""
 
 import contextlib
+import time
 from collections.abc import Iterator
 
 import psutil
@@ -37,8 +38,25 @@ def _kill(processes: set[psutil.Process]) -> None:
         with contextlib.suppress(psutil.NoSuchProcess):
             children += process.children(recursive=True)
             process.kill()
-    _, alive = psutil.wait_procs([*processes, *children], timeout=PATIENCE)
-    for process in alive:
+    for process in _outliving([*processes, *children]):
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
-    psutil.wait_procs(alive, timeout=PATIENCE)
+    _outliving([*processes, *children])
+
+
+def _outliving(processes: list[psutil.Process]) -> list[psutil.Process]:
+    """Wait for the end of processes; those that are still there when patience is over."""
+    # Not psutil.wait_procs: where an id that was free is a thread's by now, the kernel's answer is no error it knows.
+    deadline = time.monotonic() + PATIENCE
+    while running := [process for process in processes if _runs(process)]:
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.01)
+    return running
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
