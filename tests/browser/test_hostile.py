@@ -1,6 +1,9 @@
-"""The pages under hostile texts: nothing of it runs, the layout holds, and the page answers."""
+"""The pages under hostile texts: nothing of it runs, the layout holds, and they answer; GATEWAY_LONG=1 at full size."""
 
+import asyncio
+import contextlib
 import json
+import os
 from collections.abc import AsyncIterator
 
 import pytest
@@ -12,6 +15,15 @@ from tests.e2e.processes import Gateway
 
 pytestmark = pytest.mark.browser
 expect.set_options(timeout=60_000)
+
+LONG = bool(os.environ.get("GATEWAY_LONG"))
+LINE = 1_000_000
+"""Characters without a space or a line break."""
+CALLS = 10_000 if LONG else 2_000
+STEP = 100
+"""Calls in one message."""
+ANSWER = 30
+"""Seconds after which a page counts as hung."""
 
 SCRIPTS = [
     "<script>window.hit=1</script>",
@@ -40,6 +52,12 @@ LAYOUTS = [
     "\x00\x01\x1b[31m\ufffd\ud83d",
 ]
 NAME = "<img src=x onerror=window.hit=1>\u202eevil"
+QUESTIONS = {
+    "/?topic=chat:1": "#lane .ask",
+    "/dashboard": "#review .ask",
+    "/dashboard/run?topic=chat:1": "#inspector .ask",
+}
+"""Where each page asks for an approval."""
 
 
 @pytest.fixture
@@ -57,10 +75,11 @@ async def watched(browser: Browser) -> AsyncIterator[Page]:
 
 
 async def unharmed(page: Page) -> None:
-    """See that nothing ran, that the page is no wider than its window, and that it answers."""
+    """See that the page answers, that nothing ran, and that the page is no wider than its window."""
+    async with asyncio.timeout(ANSWER):
+        assert await page.evaluate("new Promise(done => requestAnimationFrame(() => done(1)))") == 1
     assert await page.evaluate("window.hit") is None
     assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    assert await page.evaluate("new Promise(done => requestAnimationFrame(() => done(1)))") == 1
     links = await page.evaluate("[...document.querySelectorAll('a[href]')].map(link => link.protocol)")
     assert set(links) <= {"http:", "https:", "mailto:"}
     assert await page.evaluate("document.querySelectorAll('main script, main iframe, main style, base').length") == 0
@@ -76,6 +95,7 @@ async def _publish(gateway: Gateway, topic: str, texts: list[str]) -> None:
             await run.add_message(Message.assistant(text, tool_calls=(call,)))
             await run.tool_call(f"c{number}", NAME, call.arguments)
             await run.tool_result(f"c{number}", NAME, text, error=number % 2 == 0)
+            await run.log("error", text[:10_000], logger=NAME, fields={NAME: text[:1000]})
         await run.delta("the last word")
         await run.add_message(Message.assistant("the last word"))
 
@@ -94,4 +114,107 @@ async def test_chat_shows_hostile_texts_as_texts(gateway: Gateway, watched: Page
             not (await link.get_attribute("href") or "").lower().strip().startswith(("javascript", "data", "vbscript"))
         )
     await watched.set_viewport_size({"width": 360, "height": 740})
+    await unharmed(watched)
+
+
+@pytest.mark.parametrize("texts", [SCRIPTS, LAYOUTS], ids=["scripts", "layouts"])
+async def test_dashboard_shows_hostile_texts_as_texts(gateway: Gateway, watched: Page, texts: list[str]) -> None:
+    await _publish(gateway, "chat:1", texts)
+    await watched.goto(f"{gateway.url}/dashboard")
+    row = watched.locator(".run-row[data-topic='chat:1']")
+    await expect(row).to_contain_text("Done")
+    await expect(row.locator(".c-agent")).to_contain_text(NAME)
+    await unharmed(watched)
+    await watched.set_viewport_size({"width": 360, "height": 740})
+    await expect(row).to_be_visible()
+    await unharmed(watched)
+
+
+@pytest.mark.parametrize("texts", [SCRIPTS, LAYOUTS], ids=["scripts", "layouts"])
+async def test_run_page_shows_hostile_texts_as_texts(gateway: Gateway, watched: Page, texts: list[str]) -> None:
+    await _publish(gateway, "chat:1", texts)
+    await watched.goto(f"{gateway.url}/dashboard/run?topic=chat:1")
+    await expect(watched.locator("#chip")).to_contain_text("Done")
+    await expect(watched.locator("#error-count")).to_have_text(str(len(texts)))
+    await watched.locator(".fall-row[role=treeitem]").first.click()
+    for _ in range(2 * len(texts)):
+        await watched.keyboard.press("j")
+        await unharmed(watched)
+    await watched.locator(".fall-row[role=treeitem]", has_text=NAME).last.click()
+    await expect(watched.locator("#inspector")).to_contain_text(NAME)
+    for tab in ("#tab-events", "#tab-context", "#tab-log"):
+        await watched.locator(tab).click()
+        await unharmed(watched)
+    for line in await watched.locator("#log .log").all():
+        await line.click()
+        await unharmed(watched)
+    await watched.set_viewport_size({"width": 360, "height": 740})
+    await unharmed(watched)
+
+
+@pytest.mark.parametrize("texts", [SCRIPTS, LAYOUTS], ids=["scripts", "layouts"])
+async def test_question_and_failure_of_hostile_texts_are_shown_as_texts(
+    gateway: Gateway, watched: Page, texts: list[str]
+) -> None:
+    async with Publisher(gateway.redis_url) as publisher:
+        with contextlib.suppress(RuntimeError):
+            async with publisher.run("chat:1", agent=NAME, model=NAME) as run:
+                await run.set_context(title=NAME)
+                call = ToolCall(id="c1", name=NAME, arguments=json.dumps({text[:500]: text[:5000] for text in texts}))
+                await run.add_message(Message.assistant("", tool_calls=(call,)))
+                decision = asyncio.create_task(run.approval(call))
+                for path, question in QUESTIONS.items():
+                    await watched.goto(gateway.url + path)
+                    if path == "/dashboard":
+                        await watched.get_by_role("button", name="Review").click()
+                    elif "run" in path:
+                        await watched.locator(".fall-row[role=treeitem]", has_text=NAME).last.click()
+                    await expect(watched.locator(question)).to_contain_text(f"Run {NAME}?")
+                    await unharmed(watched)
+                decision.cancel()
+                raise RuntimeError("".join(text[:500] for text in texts))
+        for path in QUESTIONS:
+            await watched.goto(gateway.url + path)
+            await expect(watched.locator("main").get_by_text("Failed").first).to_be_visible()
+            await unharmed(watched)
+
+
+async def test_line_without_end_leaves_the_pages_answering(gateway: Gateway, watched: Page) -> None:
+    async with Publisher(gateway.redis_url) as publisher, publisher.run("chat:1", agent="a") as run:
+        for _ in range(20):
+            await run.delta("x" * (LINE // 20))
+        await watched.goto(f"{gateway.url}/?topic=chat:1")
+        await expect(watched.locator("#chip")).to_contain_text("Writing")
+        await unharmed(watched)
+        await run.add_message(Message.assistant("x" * LINE))
+        await run.log("error", "x" * (LINE // 20))
+        await run.add_message(Message.assistant("the last word"))
+    await expect(watched.locator("#lane .prose").last).to_have_text("the last word")
+    await expect(watched.locator("#chip")).to_contain_text("Done")
+    await unharmed(watched)
+    await watched.goto(f"{gateway.url}/dashboard/run?topic=chat:1")
+    await watched.locator("#tab-context").click()
+    await expect(watched.locator("#context-lane .prose").last).to_have_text("the last word")
+    await unharmed(watched)
+
+
+async def test_thousands_of_tool_calls_leave_the_pages_answering(gateway: Gateway, watched: Page) -> None:
+    async with Publisher(gateway.redis_url) as publisher, publisher.run("chat:1", agent="a") as run:
+        for step in range(CALLS // STEP):
+            calls = tuple(ToolCall(id=f"c{step}.{number}", name="tool", arguments="{}") for number in range(STEP))
+            await run.add_message(Message.assistant("", tool_calls=calls))
+            for call in calls:
+                await run.tool_call(str(call.id), "tool", "{}")
+                await run.tool_result(str(call.id), "tool", "done")
+        await run.add_message(Message.assistant("the last word"))
+    await watched.goto(f"{gateway.url}/?topic=chat:1")
+    await expect(watched.locator("#lane .prose").last).to_have_text("the last word")
+    await unharmed(watched)
+    await watched.goto(f"{gateway.url}/dashboard")
+    await expect(watched.locator(".run-row[data-topic='chat:1']")).to_contain_text("Done")
+    await unharmed(watched)
+    await watched.goto(f"{gateway.url}/dashboard/run?topic=chat:1")
+    await expect(watched.locator("#chip")).to_contain_text("Done")
+    await watched.locator(".fall-row[role=treeitem]").last.click()
+    await watched.keyboard.press("k")
     await unharmed(watched)
