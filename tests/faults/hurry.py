@@ -28,7 +28,7 @@ def in_a_hurry(patch: Any, *, silence: float = SILENCE) -> None:
         "gateway.broker.link.LONGEST_PAUSE": 0.1,
         "gateway.hub._RETRY": (0.02, 0.1),
         "gateway.patience._MAX_DELAY": 0.1,
-        "gateway.connection.RETRY": 0.05,
+        "gateway.reading.RETRY": 0.05,
     }.items():
         patch.setattr(name, value)
 
