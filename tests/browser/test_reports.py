@@ -62,8 +62,8 @@ async def test_91_and_92_page_keeps_up_with_fifty_thousand_deltas_and_can_stop(p
             length += len(text)
             await run.delta(text)
         await run.flush()
-        shown = f"document.getElementById('lane').textContent.includes('w{DELTAS - 1}')"
-        await page.wait_for_function(shown, timeout=60_000)
+        shown = "(word) => document.getElementById('lane').textContent.includes(word)"
+        await page.wait_for_function(shown, arg=f"w{DELTAS - 1}", timeout=60_000)
         await page.get_by_role("button", name="Stop", exact=True).click()
         async with asyncio.timeout(60):
             await asyncio.Event().wait()
