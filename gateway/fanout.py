@@ -100,10 +100,10 @@ class Fanout:
             # Written out instead of called: this is done for every event and reader.
             for subscriber in readers:
                 cursor = subscriber.cursor
-                if cursor >= end or not subscriber.live:
-                    skipped += 1
-                    continue
                 if cursor != last_cursor:
+                    if cursor >= end:
+                        skipped += 1
+                        continue
                     left = length_hint(readers) + 1
                     if frames:
                         served = ahead - left - skipped
@@ -112,14 +112,15 @@ class Fanout:
                         events += served * (end - last_cursor)
                     ahead, skipped = left, 0
                     last_cursor, frames = cursor, topic.frames(cursor)
+                if not subscriber.live:
+                    skipped += 1
+                    continue
                 if not frames:
                     topic.fall_behind(subscriber)
                     continue
                 subscriber.cursor = end
-                reader = subscriber.reader
-                pending = reader.pending
-                if pending is None or alone:
-                    write = reader.write  # a slot: called as a method, Python 3.11 looks it up the slow way
+                if alone or (pending := (reader := subscriber.reader).pending) is None:
+                    write = subscriber.write  # a slot: called as a method, Python 3.11 looks it up the slow way
                     write(frames)
                 else:
                     if not pending:

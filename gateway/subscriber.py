@@ -62,7 +62,7 @@ class Reader(Protocol):
 class Subscriber:
     """A reader's place in a topic."""
 
-    __slots__ = ("audience", "cursor", "live", "mirror", "page", "parts", "reader", "stale", "topic")
+    __slots__ = ("audience", "cursor", "live", "mirror", "page", "parts", "reader", "stale", "topic", "write")
 
     def __init__(
         self,
@@ -75,6 +75,7 @@ class Subscriber:
     ) -> None:
         """Make a subscriber that has everything up to ``cursor``."""
         self.reader: Reader = reader
+        self.write: Callable[[bytes], None] = reader.write  # here too, so that a flush need not look at the connection
         self.audience: Audience | None = audience  # those who see the topic by the same rules; None sees everything
         self.topic: HubTopic = topic
         self.mirror: bool = mirror  # it can take snapshots

@@ -234,7 +234,8 @@ async def test_large_frames_are_compressed_for_who_can_read_them(redis_url: str,
             writer: Any = connection._writer
             raw = writer._transport
             writer._transport = Counting(raw, written)
-            connection.write = writer.direct
+            for subscriber in connection._reading._subscribers.values():
+                subscriber.write = writer.direct
         for size in (10, 20_000, 10, 40_000):
             await append(broker, "packed", {"text": "x" * size})
             found = [(await reader.pub())["data"] for reader in (packed, plain)]
