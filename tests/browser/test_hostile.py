@@ -168,14 +168,17 @@ async def test_question_and_failure_of_hostile_texts_are_shown_as_texts(
                     if path == "/dashboard":
                         await watched.get_by_role("button", name="Review").click()
                     elif "run" in path:
-                        await watched.locator(".fall-row[role=treeitem]", has_text=NAME).last.click()
+                        await watched.locator(
+                            ".fall-row .mono", has_text=NAME
+                        ).click()  # the agent's row has the name too
                     await expect(watched.locator(question)).to_contain_text(f"Run {NAME}?")
                     await unharmed(watched)
                 decision.cancel()
                 raise RuntimeError("".join(text[:500] for text in texts))
         for path in QUESTIONS:
             await watched.goto(gateway.url + path)
-            await expect(watched.locator("main").get_by_text("Failed").first).to_be_visible()
+            state = ".run-row .c-state" if path == "/dashboard" else "#chip"
+            await expect(watched.locator(state)).to_contain_text("Failed")
             await unharmed(watched)
 
 
