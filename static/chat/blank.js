@@ -66,6 +66,11 @@ export function firstRun(topic, say) {
   );
 }
 
+/** Messages wait, and no agent has ever taken one. */
+export function unheard() {
+  return el('div', { class: 'empty late', role: 'status' }, el('h2', {}, 'Waiting for an agent'), el('p', {}, 'No agent has taken a message of this chat yet. What waits is kept, and answered as soon as one listens.'), example('shell', 'gateway agent'));
+}
+
 /** Subscribed, nothing has come. */
 export function loading() {
   return el('div', { class: 'empty wide', 'aria-busy': 'true', 'aria-label': 'Loading the conversation' }, ...['w1', 'w2', 'w3', 'w1', 'w4'].map((width) => el('div', { class: `skeleton ${width}` })));

@@ -4,7 +4,7 @@ import { Gateway } from '../gateway/index.js';
 import { pageToken } from '../token.js';
 import { addressOf, fragmentOf, freshTopic, messageOf, topicOf, wrongTopicOf } from './address.js';
 import { Announcer } from './announcer.js';
-import { denied, firstRun, loading, wrongTopic } from './blank.js';
+import { denied, firstRun, loading, unheard, wrongTopic } from './blank.js';
 import { Briefs } from './briefs.js';
 import { Composer } from './composer.js';
 import { Conversation } from './conversation.js';
@@ -281,10 +281,11 @@ function drawBlank() {
   else if (state === 'denied') name = 'denied';
   else if (nothing && state === 'live') name = 'first';
   else if (nothing && (state === 'subscribing' || state === 'loading') && Date.now() - since > 400) name = 'loading';
+  else if (mirror.queue.length > 0 && mirror.runs.length === 0 && mirror.context.events.length === 0 && outbox.messages.length === 0) name = 'unheard';
   else if (nothing && (blank === 'first' || blank === 'loading')) name = blank;
   if (name === blank) return;
   blank = name;
-  const made = { denied: () => denied(topic, subscription.error), first: () => firstRun(topic, (text) => composer.say(text)), loading, wrong: () => wrongTopic(wrong ?? '') }[name];
+  const made = { denied: () => denied(topic, subscription.error), first: () => firstRun(topic, (text) => composer.say(text)), loading, unheard, wrong: () => wrongTopic(wrong ?? '') }[name];
   setChildren($('blank'), made === undefined ? [] : [made()]);
 }
 

@@ -5,6 +5,7 @@ import re
 import pytest
 from playwright.async_api import Page, Route, expect
 
+from gateway import Publisher
 from gateway.actions import MAX_CONTENT
 from tests.e2e.processes import Gateway
 
@@ -29,6 +30,15 @@ async def test_each_message_that_waits_is_shown_once(page: Page, gateway: Gatewa
         await expect(page.locator("#queue li:not(.only-tiny)").last).to_contain_text(text)
         await expect(page.locator("#lane .user")).to_have_count(0)
     await expect(page.locator("#queue li:not(.only-tiny)")).to_have_count(3)
+
+
+async def test_chat_that_no_agent_listens_to_says_so(page: Page, gateway: Gateway) -> None:
+    await opened(page, gateway)
+    await say(page, "alpha")
+    heading = page.get_by_role("heading", name="Waiting for an agent")
+    await expect(heading).to_be_visible()
+    async with Publisher(gateway.redis_url) as publisher, publisher.run("t", agent="late"):
+        await expect(heading).to_have_count(0)
 
 
 async def test_queue_stands_apart_from_the_box(page: Page, gateway: Gateway) -> None:
