@@ -58,7 +58,8 @@ const notices = new Notices($('notices'));
 const announcer = new Announcer({ status: $('say-status'), message: $('say-message'), alert: $('say-alert') });
 const decisions = new Decisions((name, what) => gateway.decide(name, what), own);
 const axis = new Axis();
-let timeline = new Timeline();
+const mirrored = (/** @type {string} */ id) => mirror.runs.find(({ run: name }) => name === id);
+let timeline = new Timeline(mirrored);
 
 let since = Date.now();
 let known = gateway.state;
@@ -104,7 +105,7 @@ const history = new History(recording, {
   took: (told) => timeline.take(told),
   changed: () => everything(),
   restarted: () => {
-    timeline = new Timeline();
+    timeline = new Timeline(mirrored);
     scrubber.go(null);
     everything();
   },

@@ -17,6 +17,8 @@ const DELTAS = new Map([
 ]);
 /** Of these a model call may follow; what it waits for counts from there. */
 const BEFORE_CALL = new Set(['agent_start', 'step_start', 'request_header', 'tool_result', 'message_discarded', 'user_message']);
+/** What may be told of a run that is over, or that starts here. */
+const NO_SIGN_OF_LIFE = new Set([...ENDS.keys(), 'agent_start', 'log', 'usage', 'approval_decided', 'cancel_requested', 'message_taken']);
 /** So much is kept. */
 const MOST_LOGS = 20_000;
 const MOST_POINTS = 5000;
@@ -37,6 +39,15 @@ export class Timeline {
   #open = new Map();
   #now = 0;
   #number = 0;
+  #known;
+
+  /**
+   * @param {(run: string) => {agent?: string|null, model?: string|null, parent?: string|null, topic?: string|null}|undefined} [known]
+   *   What else is known of a run: of one whose start is no longer in the history, that is all there is.
+   */
+  constructor(known = () => undefined) {
+    this.#known = known;
+  }
 
   /** The latest time that was told, ms. */
   get now() {
@@ -57,8 +68,10 @@ export class Timeline {
     const event = record(data);
     const at = timeOf(event) ?? this.#now;
     this.#now = Math.max(this.#now, at);
-    const run = this.#runs.get(textOrNull(event.run) ?? '');
     const type = String(event.type);
+    const id = textOrNull(event.run);
+    if (id !== null && !this.#runs.has(id) && !NO_SIGN_OF_LIFE.has(type)) this.#start({ ...this.#known(id), run: id }, at, first);
+    const run = this.#runs.get(id ?? '');
     this.marks.push({ at, offset, tone: DELTAS.get(type)?.tone ?? (type.startsWith('tool_') ? 'tool' : type === 'approval_required' ? 'wait' : type === 'agent_error' ? 'bad' : 'gone'), run: run?.run ?? textOrNull(event.run) });
     if (this.marks.length > MOST_MARKS) this.marks = this.marks.slice(MOST_MARKS / 2);
     if (type === 'log') {

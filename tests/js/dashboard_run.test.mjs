@@ -180,3 +180,17 @@ test('timeline: a run shows its highest open state', () => {
   });
   assert.deepEqual(states, ['writing', 'writing', 'thinking', 'writing', 'writing', 'tool', 'waiting', 'tool', 'tool', 'writing', 'stopping', 'stopped', 'stopped']);
 });
+
+test('timeline: a run whose start is no longer in the history is shown from its first event on', () => {
+  const known = (run) => (run === 'r1' ? { agent: 'keeper', model: 'm', parent: null } : undefined);
+  const timeline = new Timeline(known);
+  const events = [
+    { type: 'approval_decided', run: 'r0', at: 1 },
+    { type: 'agent_complete', run: 'r0', at: 2 },
+    { type: 'tool_result', run: 'r1', tool_call_id: 'c1', content: 'x', at: 5 },
+    { type: 'agent_delta', run: 'r1', message: 'm1', text: 'a', at: 6 },
+    { type: 'agent_complete', run: 'r1', at: 9 },
+  ];
+  for (const event of told(events, 4000)) timeline.take(event);
+  assert.deepEqual(timeline.runs.map(({ run, model, first, span }) => [run, model, first, span.name, span.from, span.to, span.state]), [['r1', 'm', 4002, 'keeper', 5, 9, 'done']]);
+});
