@@ -52,7 +52,8 @@ class Talker:
                 await run.add_message(Message.assistant(said))
 
 
-async def test_readers_are_exact_after_a_slot_moved_and_a_master_died(tmp_path: Path) -> None:
+async def test_94_and_57_readers_are_exact_after_a_slot_moved_and_a_master_died(tmp_path: Path) -> None:
+    """Reports 94 (subscriptions survive a moved slot and a lost shard) and 57 (stop reaches the run's own node)."""
     with RedisCluster(tmp_path) as cluster:
         async with (
             serve(cluster.url, PREFIX, drain=0) as one,
