@@ -174,6 +174,7 @@ PLANTED: list[tuple[Plant, list[str]]] = [
 ]
 
 
+@pytest.mark.timeout(600)  # several schedules may be needed, and on a busy machine each takes long
 @pytest.mark.parametrize(("plant", "faults"), PLANTED, ids=[plant.__name__ for plant, _ in PLANTED])
 async def test_planted_bug_is_found(
     plant: Plant, faults: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path

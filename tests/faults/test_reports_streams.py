@@ -90,10 +90,12 @@ async def test_27_gap_is_replayed_or_declared(
         assert [event.data["n"] for event in await stream.take(2)] == [1, 2]
     await redis.delete(*[key async for key in redis.scan_iter(match=f"{broker.channel(Topic(TOPIC))}*")])
     await eventually(lambda: not served.hub.clients(Topic(TOPIC)))
-    await append(broker, TOPIC, {"n": 3})
+    after = await append(broker, TOPIC, {"n": 3})
     async with listen(http, f"/topics/{TOPIC}/events?mirror=1", last=str(before)) as stream:
-        (told,) = await stream.take(1)
-        assert (told.name, told.data["type"]) == ("snapshot", "snapshot")
+        # Until the gateway has heard of the new history, what it still holds of the old one may come first.
+        while (told := (await stream.take(1))[0]).name != "snapshot":
+            assert told.data["n"] in {1, 2}
+        assert (told.data["type"], told.data["epoch"], told.data["offset"]) == ("snapshot", after.epoch, after.offset)
 
 
 async def test_83_compression_keeps_no_state_of_a_connection(served: Gateway) -> None:
