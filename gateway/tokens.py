@@ -4,7 +4,6 @@ The claims are those of Centrifugo's connection and subscription tokens, so that
 change (PROTOCOL.md 12).
 """
 
-import math
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -246,6 +245,6 @@ def _time(claims: Mapping[str, Any], name: str) -> float | None:
     value = claims.get(name)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise invalid(f"expected `{name}` to be a number")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= 2**53:  # nor is NaN
+        raise invalid(f"expected `{name}` to be a number of seconds")
     return float(value)

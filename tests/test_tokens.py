@@ -173,6 +173,8 @@ def test_caps_come_before_channels_before_settings() -> None:
         {"exp": "tomorrow"},
         {"exp": True},
         {"exp": float("inf")},
+        {"exp": float("nan")},
+        {"exp": 10**400},
         {"channels": "news"},
         {"channels": [1]},
         {"channels": ["a"] * 1001},
