@@ -103,83 +103,70 @@ class Recorder:
         raise AssertionError("the connection ends before the server")
 
 
-async def test_messages_that_came_before_the_receiver_are_passed_on_in_order() -> None:
-    gate, recorder = asyncio.Event(), Recorder()
-    waiting: list[Any] = []
+class Late:
+    """An application that takes a connection over only once its gate is open."""
 
-    async def late(scope: Any, receive: Any, send: Any) -> None:
+    def __init__(self, *, accepts: bool) -> None:
+        self.accepts = accepts
+        self.gate = asyncio.Event()
+        self.recorder = Recorder()
+        self.handshake: Any = None
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "websocket":
             return
         writer = scope["extensions"]["gateway.writer"]
-        waiting.append(writer._handshake)
+        self.handshake = writer._handshake
         await receive()
-        await gate.wait()
-        await send({"type": "websocket.accept"})
-        writer.attach(recorder, max_frame=1000, deflate_from=0)
+        await self.gate.wait()
+        if self.accepts:
+            await send({"type": "websocket.accept"})
+        writer.attach(self.recorder, max_frame=1000, deflate_from=0)
 
+
+async def test_messages_that_came_before_the_receiver_are_passed_on_in_order() -> None:
+    late = Late(accepts=True)
     async with running(late) as (_, port):
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(HANDSHAKE)
-        await eventually(lambda: waiting)
+        await eventually(lambda: late.handshake is not None)
         writer.write(bytes([0x81, 0x82, 0, 0, 0, 0]) + b"{}")
-        await eventually(lambda: waiting[0]._early)
-        gate.set()
-        await eventually(lambda: recorder.heard)
+        await eventually(lambda: late.handshake._early)
+        late.gate.set()
+        await eventually(lambda: late.recorder.heard)
         writer.write(bytes([0x82, 0x81, 0, 0, 0, 0]) + b"x")
-        await eventually(lambda: len(recorder.heard) == 2)
-        assert recorder.heard == [(b"{}", True), (b"x", False)]
+        await eventually(lambda: len(late.recorder.heard) == 2)
+        assert late.recorder.heard == [(b"{}", True), (b"x", False)]
         writer.close()
-        await asyncio.wait_for(recorder.ended.wait(), PATIENCE)
+        await asyncio.wait_for(late.recorder.ended.wait(), PATIENCE)
 
 
 async def test_a_client_that_says_too_much_too_early_is_not_read_on() -> None:
-    gate, recorder = asyncio.Event(), Recorder()
-    waiting: list[Any] = []
-
-    async def late(scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] != "websocket":
-            return
-        waiting.append(scope["extensions"]["gateway.writer"]._handshake)
-        await receive()
-        await gate.wait()
-        await send({"type": "websocket.accept"})
-        scope["extensions"]["gateway.writer"].attach(recorder, max_frame=1000, deflate_from=0)
-
+    late = Late(accepts=True)
     async with running(late) as (_, port):
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(HANDSHAKE)
-        await eventually(lambda: waiting)
+        await eventually(lambda: late.handshake is not None)
         for _ in range(10_000):
             writer.write(bytes([0x81, 0x94, 0, 0, 0, 0]) + b"x" * 20)
-        await eventually(lambda: waiting[0].read_paused)
-        assert len(waiting[0]._early) < 400_000
-        gate.set()
-        await eventually(lambda: len(recorder.heard) == 10_000)
+        await eventually(lambda: late.handshake.read_paused)
+        assert len(late.handshake._early) < 400_000
+        late.gate.set()
+        await eventually(lambda: len(late.recorder.heard) == 10_000)
         writer.close()
-        await asyncio.wait_for(recorder.ended.wait(), PATIENCE)
+        await asyncio.wait_for(late.recorder.ended.wait(), PATIENCE)
 
 
 async def test_a_client_that_goes_before_it_is_accepted_is_let_go() -> None:
-    gate, recorder = asyncio.Event(), Recorder()
-    waiting: list[Any] = []
-
-    async def late(scope: Any, receive: Any, _send: Any) -> None:
-        if scope["type"] != "websocket":
-            return
-        writer = scope["extensions"]["gateway.writer"]
-        waiting.append(writer._handshake)
-        await receive()
-        await gate.wait()
-        writer.attach(recorder, max_frame=1000, deflate_from=0)
-
+    late = Late(accepts=False)
     async with running(late) as (server, port):
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(HANDSHAKE)
-        await eventually(lambda: waiting)
+        await eventually(lambda: late.handshake is not None)
         writer.close()
-        await eventually(lambda: waiting[0].disconnected)
-        gate.set()
-        await asyncio.wait_for(recorder.ended.wait(), PATIENCE)
+        await eventually(lambda: late.handshake.disconnected)
+        late.gate.set()
+        await asyncio.wait_for(late.recorder.ended.wait(), PATIENCE)
         assert not server.server_state.connections
 
 

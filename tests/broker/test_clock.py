@@ -9,6 +9,7 @@ import pytest
 from redis.asyncio import Redis
 
 from gateway.broker.redis import RedisBroker
+from gateway.errors import TopicBusyError
 from gateway.publisher import Publisher
 from gateway.sweeper import Sweeper
 from gateway.types import Topic
@@ -78,7 +79,7 @@ async def test_topic_of_a_dead_run_is_free_for_the_next_one(server: RedisServer,
     async with Publisher(broker=broker) as publisher:
 
         async def taken() -> bool:
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(TopicBusyError):
                 async with publisher.run(TOPIC, agent="heir"):
                     return True
             return False
