@@ -18,7 +18,7 @@ from gateway.broker.keys import SLOTS, slot_of
 from tests.servers import RedisServer, free_port
 from tests.started import remember
 
-__all__ = ["RedisCluster", "Sentinels", "do"]
+__all__ = ["RedisCluster", "Sentinels", "do", "is_master"]
 
 PATIENCE = 30.0
 NODE_TIMEOUT = os.environ.get("GATEWAY_TEST_NODE_TIMEOUT", "2000")
@@ -34,6 +34,14 @@ def do(port: int, *command: str | bytes | int) -> Any:
         return connection.read_response()
     finally:
         connection.disconnect()  # type: ignore[no-untyped-call]
+
+
+def is_master(port: int) -> bool:
+    """Whether a server is a master by now; not as long as it does not say."""
+    # A replica drops all its connections as it is promoted.
+    with contextlib.suppress(RedisError):
+        return bool(do(port, "ROLE")[0] == b"master")
+    return False
 
 
 def _free_pair() -> int:

@@ -10,7 +10,7 @@ from gateway.patience import Patience
 from gateway.types import START, Position, Topic
 from tests.broker.author import Author, stored
 from tests.broker.test_link import Ears, heard, until
-from tests.clusters import Sentinels, do
+from tests.clusters import Sentinels, do, is_master
 
 TOPIC = Topic("chat:1")
 
@@ -27,7 +27,7 @@ async def test_calls_and_link_follow_the_master(tmp_path: Path) -> None:
         sentinels.master.kill()
         await until(lambda: ears.turns()[:1] == ["lost"])
         history = await Patience().call(lambda: broker.read(TOPIC, before.position, seen=True))
-        assert do(sentinels.replica.port, "ROLE")[0] == b"master"
+        assert is_master(sentinels.replica.port)
         # Another server: another epoch, into which the old one leads.
         assert history.epoch != before.position.epoch
         assert history.complete
@@ -46,7 +46,7 @@ async def test_a_link_to_a_master_that_is_one_no_more_is_lost(tmp_path: Path) ->
         link = broker.link(ears)
         await link.subscribe("a")
         with sentinels.master.silent():
-            await until(lambda: do(sentinels.replica.port, "ROLE")[0] == b"master")
+            await until(lambda: is_master(sentinels.replica.port))
             await until(lambda: ears.turns() == ["lost", "restored"])
         do(sentinels.replica.port, "PUBLISH", "a", "b")
         await heard(ears, "a", b"b")
