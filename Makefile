@@ -83,7 +83,8 @@ soak: $(VENV)/.dev faketime nginx
 
 # Every state of the chat page at every width, and the pages under their full load.
 pages: $(VENV)/.dev browser node
-	GATEWAY_LONG=1 $(BIN)/python -m pytest tests/browser/test_looks.py tests/browser/test_performance.py
+	GATEWAY_LONG=1 $(BIN)/python -m pytest -s tests/browser/test_looks.py tests/browser/test_performance.py \
+		tests/browser/test_many_topics.py
 
 # The long form of the fuzzers, FUZZ seconds each. A failure prints its seed: GATEWAY_FUZZ_SEED=… plays it again.
 FUZZ ?= 600

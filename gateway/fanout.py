@@ -90,9 +90,34 @@ class Fanout:
         size = writes = events = 0
         while line and room > 0:
             topic = line.popleft()
-            batch = self._slice(topic, room) if topic.turn or len(topic.live) > room else list(topic.live)
+            live, end = topic.live, topic.ring.end
+            if len(live) == 1 and not topic.turn:
+                # A chat: nothing is shared, so nothing is kept to be.
+                room -= 1
+                topic.dirty = False
+                (subscriber,) = live
+                cursor = subscriber.cursor
+                if cursor < end:
+                    frames = topic.frames(cursor)
+                    if frames:
+                        subscriber.cursor = end
+                        writes += 1
+                        size += len(frames)
+                        events += end - cursor
+                        if alone or (pending := (reader := subscriber.reader).pending) is None:
+                            write = subscriber.write
+                            write(frames)
+                        else:
+                            if not pending:
+                                gathered.append(reader)
+                            pending.append(frames)
+                    else:
+                        topic.fall_behind(subscriber)
+                if topic.audiences:
+                    topic.stir()
+                continue
+            batch = self._slice(topic, room) if topic.turn or len(live) > room else list(live)
             room -= len(batch) or 1
-            end = topic.ring.end
             last_cursor, frames = -1, b""
             # What was written is counted where the frame changes, not for each reader.
             readers = iter(batch)

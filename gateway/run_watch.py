@@ -34,6 +34,7 @@ _ENDS = {
     "agent_lost": "lost",
 }
 _SPEECH = {"agent_delta", "agent_thinking", "tool_call_delta"}
+_SPOKEN = tuple(f'{{"data":{{"type":"{kind}"'.encode() for kind in sorted(_SPEECH))
 _HEARD = {"agent_start", "approval_required", "approval_decided", "cancel_requested", *_ENDS, *_SPEECH}
 
 
@@ -107,10 +108,15 @@ class RunWatch:
         ring = topic.ring
         begin = ring.after(watched.offset)
         stop = min(len(ring.offsets), begin + room)
-        for index in range(begin, stop):
-            line = ring.lines[index]
+        place = len(ring.prefix)
+        for line in ring.lines[begin:stop]:
             run = watched.run
-            if (_FIRSTS if run is None or run.silent_since is not None else _TURNS).search(line):
+            if run is None or run.silent_since is not None:
+                found = _FIRSTS.search(line)
+            else:
+                # Nearly all are what a model says, and begin with their type.
+                found = None if line.startswith(_SPOKEN, place) else _TURNS.search(line)
+            if found:
                 self._take(topic.name, watched, decode_event(line)["push"]["pub"]["data"])
         watched.offset = ring.end if stop == len(ring.offsets) else ring.offsets[stop - 1]
         return stop - begin

@@ -29,6 +29,38 @@ FLUSH_BYTES = 64 * 1024
 class HubTopic:
     """One topic inside a hub."""
 
+    __slots__ = (
+        "_epoch_bytes",
+        "_frame",
+        "_frames",
+        "_frames_end",
+        "_held",
+        "_held_bytes",
+        "_line",
+        "_overflowed",
+        "audiences",
+        "behind",
+        "channel",
+        "dirty",
+        "epoch",
+        "folding",
+        "generation",
+        "idle_since",
+        "known",
+        "live",
+        "mirror",
+        "name",
+        "pins",
+        "prefix",
+        "reading",
+        "ring",
+        "snapshot",
+        "syncing",
+        "turn",
+        "turn_end",
+        "turn_index",
+    )
+
     def __init__(self, name: Topic, channel: str, budget: RingBudget) -> None:
         """Make an unread topic that holds back what it hears."""
         self.name: Topic = name
@@ -56,7 +88,9 @@ class HubTopic:
         self._held: list[bytes] | None = []
         self._held_bytes: int = 0
         self._overflowed: bool = False
-        self._frames: dict[int, bytes] = {}  # by the cursor they begin at, all up to _frames_end
+        self._line: bytes = b""  # the last one that was made a frame alone
+        self._frame: bytes = b""
+        self._frames: dict[int, bytes] = {}  # of several lines, by the cursor they begin at, all up to _frames_end
         self._frames_end: int = 0
 
     @property
@@ -95,11 +129,11 @@ class HubTopic:
         if self._held is not None:
             self._hold(payload)
             return "nothing"
-        header, _, lines = payload.partition(b"\n")
-        epoch, first_text, last_text, _types = header.split(b" ", 3)
+        epoch, first_text, last_text, rest = payload.split(b" ", 3)
         if epoch != self._epoch_bytes:
             return "gap"
         last = int(last_text)
+        lines = rest[rest.find(b"\n") + 1 :]  # below the event types
         ring = self.ring
         end = ring.end
         if last <= end:
@@ -158,20 +192,23 @@ class HubTopic:
     def frames(self, cursor: int) -> bytes:
         """Give the websocket frames that bring a reader at a cursor to the top; b"" where it is too far behind."""
         ring = self.ring
+        if ring.before == cursor >= ring.start and ring.lines:
+            # By far the most frequent case, so it has a place of its own.
+            line = ring.lines[-1]
+            if line is not self._line:
+                self._line, self._frame = line, text_frame(line)
+            return self._frame
         end = ring.end
         if self._frames_end != end:
             self._frames.clear()
             self._frames_end = end
         frames = self._frames.get(cursor)
         if frames is None:
-            if cursor >= ring.start and ring.firsts[-1] == cursor + 1:
-                frames = text_frame(ring.lines[-1])  # by far the most frequent case
-            else:
-                frames = b""
-                if ring.reaches(cursor):
-                    lines, last = ring.since(cursor, FLUSH_BYTES)
-                    if last == end:
-                        frames = text_frames(lines)
+            frames = b""
+            if ring.reaches(cursor):
+                lines, last = ring.since(cursor, FLUSH_BYTES)
+                if last == end:
+                    frames = text_frames(lines)
             self._frames[cursor] = frames
         return frames
 

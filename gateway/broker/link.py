@@ -369,12 +369,13 @@ class _Ear(asyncio.Protocol):
 
     def _hear(self, data: bytes) -> None:
         self._reader.feed(data)
+        gets, names, message, received = self._reader.gets, self._names, self._message, self._listener.received
         try:
-            while (item := self._reader.gets()) is not False:
-                if type(item) is list and item[0] == self._message:
-                    name = self._names.get(item[1])
+            while (item := gets()) is not False:
+                if type(item) is list and item[0] == message:
+                    name = names.get(item[1])
                     if name is not None and not self.deaf:
-                        self._listener.received(name, item[2])
+                        received(name, item[2])
                         if not self._drain_due:
                             # Not at the end of this call: the loop may have more of them for this tick.
                             self._drain_due = True

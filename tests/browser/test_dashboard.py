@@ -2,11 +2,8 @@
 
 import asyncio
 import contextlib
-import json
-import os
 import re
-import sys
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -18,21 +15,13 @@ from gateway.context.messages import Message, ToolCall
 from gateway.publisher import Publisher
 from gateway.run import Run
 from tests.browser.looks import look
-from tests.e2e.processes import Gateway, running_gateway, until
+from tests.e2e.processes import Gateway, until
 from tests.servers import RedisServer
 
 pytestmark = pytest.mark.browser
 expect.set_options(timeout=60_000)
 
 REFUND = ToolCall(id="call-1", name="send_refunds", arguments='{"batch":"november","amount":48.00}')
-TOPICS = int(os.environ.get("GATEWAY_DASHBOARD_TOPICS", "100"))
-"""How many runs the page is loaded with; 500 in the long form."""
-RATE = int(os.environ.get("GATEWAY_DASHBOARD_RATE", "2000"))
-"""Deltas a second, all together; 10,000 in the long form."""
-SECONDS = float(os.environ.get("GATEWAY_DASHBOARD_SECONDS", "5"))
-LONGEST_TASK = 50.0
-"""Milliseconds of the main thread's own time, so that a busy machine does not count."""
-HEAP_GROWTH = 6 * 1024 * 1024
 
 
 async def open_board(page: Page, gateway: Gateway, query: str = "") -> None:
@@ -235,98 +224,3 @@ async def test_board_survives_restarts_of_gateway_and_store(browser: Browser, tm
                 await expect(row(page, "Title of c")).to_contain_text("broken")
         finally:
             await gateway.stop()
-
-
-# many at once
-
-
-@pytest.fixture
-async def many() -> AsyncIterator[tuple[Gateway, list[Run], Callable[[], Coroutine[Any, Any, None]]]]:
-    """Runs on as many topics as the form asks for, and what has them all write for a while."""
-    async with (
-        running_gateway() as gateway,
-        Publisher(gateway.redis_url) as publisher,
-        contextlib.AsyncExitStack() as stack,
-    ):
-        runs = [
-            await stack.enter_async_context(publisher.run(f"chat:{number:04}", agent=f"agent-{number % 7}"))
-            for number in range(TOPICS)
-        ]
-
-        async def write() -> None:
-            pause = TOPICS / RATE
-            loop = asyncio.get_running_loop()
-            until_then = loop.time() + SECONDS
-
-            async def one(run: Run, number: int) -> None:
-                await asyncio.sleep(pause * number / TOPICS)
-                at, count = loop.time(), 0
-                while at < until_then:
-                    count += 1
-                    if count % 20 == 0:
-                        await run.tool_call(f"t{count}", "run_sql", "{}")
-                        await run.tool_result(f"t{count}", "run_sql", "done")
-                    elif count % 7 < 3:
-                        await run.thinking("a thought ", message=f"m{count // 20}")
-                    else:
-                        await run.delta("some words ", message=f"m{count // 20}")
-                    at += pause
-                    await asyncio.sleep(max(0.0, at - loop.time()))
-
-            await asyncio.gather(*(one(run, number) for number, run in enumerate(runs)))
-
-        yield gateway, runs, write
-
-
-async def test_many_runs_keep_the_page_responsive_and_its_memory_flat(
-    browser: Browser, many: tuple[Gateway, list[Run], Callable[[], Coroutine[Any, Any, None]]]
-) -> None:
-    gateway, runs, write = many
-    page = await browser.new_page(viewport={"width": 1440, "height": 900})
-    await open_board(page, gateway)
-    running_now = page.locator('.stat[data-term="state:running"] .val')
-    await expect(running_now).to_have_text(str(TOPICS))
-    session = await page.context.new_cdp_session(page)
-    await write()  # the first time fills what is kept of each run
-    before = await heap(session)
-    await browser.start_tracing(page=page, categories=["toplevel", "disabled-by-default-devtools.timeline"])
-    writing = asyncio.create_task(write())
-    rows = 0
-    while not writing.done():
-        await page.mouse.move(700, 500)
-        await page.mouse.wheel(0, 400 if rows % 2 else -300)
-        rows = max(rows, await page.locator(".run-row").count())
-        await asyncio.sleep(0.2)
-    await writing
-    tasks = main_thread_tasks(await browser.stop_tracing())
-    after = await heap(session)
-    told = f"longest task {max(tasks):.1f} ms of {len(tasks)}; heap {before >> 10} -> {after >> 10} KiB; {rows} rows"
-    sys.stderr.write(f"\n{told}\n")
-    assert max(tasks) < LONGEST_TASK
-    assert after - before < HEAP_GROWTH
-    assert rows < 100
-    await page.mouse.move(700, 10)
-    for run in runs[::2]:
-        await run.complete()
-    await expect(running_now).to_have_text(str(TOPICS - len(runs[::2])))
-
-
-async def heap(session: Any) -> int:
-    """Give the bytes that are in use after a collection."""
-    await session.send("HeapProfiler.collectGarbage")
-    return int((await session.send("Runtime.getHeapUsage"))["usedSize"])
-
-
-def main_thread_tasks(trace: bytes) -> list[float]:
-    """Give how long each task of the page's main thread kept a processor, in ms."""
-    events = json.loads(trace)["traceEvents"]
-    mains = {
-        (event["pid"], event["tid"])
-        for event in events
-        if event.get("name") == "thread_name" and event["args"]["name"] == "CrRendererMain"
-    }
-    return [
-        event["tdur"] / 1000
-        for event in events
-        if event.get("name") == "RunTask" and "tdur" in event and (event["pid"], event["tid"]) in mains
-    ]

@@ -8,7 +8,7 @@ from playwright.async_api import Browser, Page, expect
 
 from gateway.context.messages import Message
 from gateway.publisher import Publisher
-from tests.browser.tracing import traced
+from tests.browser.tracing import heap, traced
 from tests.e2e.processes import Gateway
 
 pytestmark = pytest.mark.browser
@@ -27,13 +27,6 @@ MOST_HEAP = 100_000_000
 async def opened(page: Page, gateway: Gateway, topic: str = "t") -> None:
     await page.goto(f"{gateway.url}/?topic={topic}")
     await expect(page.locator("#conn")).to_contain_text("Live")
-
-
-async def heap(page: Page) -> int:
-    session = await page.context.new_cdp_session(page)
-    await session.send("HeapProfiler.collectGarbage")
-    used = (await session.send("Runtime.getHeapUsage"))["usedSize"]
-    return int(used)
 
 
 async def test_91_and_92_many_deltas_into_one_message(browser: Browser, page: Page, gateway: Gateway) -> None:

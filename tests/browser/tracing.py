@@ -1,4 +1,4 @@
-"""What a page's main thread did, from Chromium's own trace."""
+"""What a page costs: its main thread's tasks, from Chromium's own trace, and its memory."""
 
 import contextlib
 import json
@@ -8,7 +8,7 @@ from typing import Any
 
 from playwright.async_api import Browser, Page
 
-__all__ = ["Trace", "traced"]
+__all__ = ["Trace", "heap", "traced"]
 
 
 @dataclass
@@ -52,3 +52,13 @@ async def traced(browser: Browser, page: Page) -> AsyncIterator[Trace]:
                 trace.tasks.append(event.get("tdur", event["dur"]) / 1000)
             elif event["name"] == "Layout":
                 trace.layouts += 1
+
+
+async def heap(page: Page) -> int:
+    """Give the bytes of a page's objects after a collection."""
+    session = await page.context.new_cdp_session(page)
+    try:
+        await session.send("HeapProfiler.collectGarbage")
+        return int((await session.send("Runtime.getHeapUsage"))["usedSize"])
+    finally:
+        await session.detach()
