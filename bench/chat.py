@@ -3,7 +3,8 @@
     python -m bench.chat [--shapes 1000:1,1000:2,5000:1,1000:1:5] [--rate 60000] [--rounds 7] [--json FILE]
 
 A shape is topics, readers of each, and topics that one connection reads (1 where it is absent). Gateway, bare hub and
-node hear the same channels, to which a run on every topic appends single events with the product's own script.
+node hear the same channels, on which Redis publishes single events as the product's script does when a run appends one.
+They are published and not appended: an append costs Redis more than the event costs any of these (`bench.append`).
 
 * saturated: so many events are in flight as half the topics, each on another topic: no server can join any but those
   of one connection. Events per second of the server's CPU compare what an event costs.

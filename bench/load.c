@@ -10,7 +10,7 @@
  *   hello      sent to the feed at first        values     8 bytes a topic
  *   command    one publish, and `single` what is published at a rate; a `^` marks each of its events
  * Fields of a template are overwritten: {TTT} the topic's number, {VVVVVV} its value, {SSSSSSSS} a running number,
- * {CCCCCCCCCCCCCC} the clock in microseconds. In what readers receive, `^` and a clock are counted as one event.
+ * {PPPPPPPP} one of each topic's own from 1 on, {CCCCCCCCCCCCCC} the clock in microseconds. In what readers receive, `^` and a clock are counted as one event.
  *
  * It prints "ready SECONDS" (of connecting), then answers each line "WINDOW RATE SECONDS [SILENCE]" of its input: with
  * a WINDOW it keeps so many events in flight, else it publishes RATE events a second, however late they get through.
@@ -35,13 +35,13 @@
 #define PATIENCE 30 /* seconds for any answer while connecting */
 #define SUB 64     /* buckets of latency between one power of two and the next */
 
-struct template { char *text; size_t size; size_t topics[2048], values[8], numbers[8], clocks[2048]; int t, v, s, c, events; };
+struct template { char *text; size_t size; size_t topics[2048], values[8], numbers[8], places[8], clocks[2048]; int t, v, s, p, c, events; };
 
 static char buffer[1 << 20];
 static unsigned long deliveries, received, reads, published, resets, histogram[64 * SUB];
 static double largest;
 static char *values;
-static unsigned long number;
+static unsigned long number, *places;
 
 static double now(void) {
     struct timespec t;
@@ -88,6 +88,7 @@ static struct template *read_template(const char *folder, const char *name) {
     it->t = fields(it, "{TTT}", it->topics);
     it->v = fields(it, "{VVVVVV}", it->values);
     it->s = fields(it, "{SSSSSSSS}", it->numbers);
+    it->p = fields(it, "{PPPPPPPP}", it->places);
     it->c = fields(it, "{CCCCCCCCCCCCCC}", it->clocks);
     for (char *p = it->text; (p = memchr(p, MARKER, it->text + it->size - p)); p++) it->events++;
     return it;
@@ -102,6 +103,8 @@ static void render(struct template *it, int topic, double clock) {
     for (int i = 0; i < it->v; i++) memcpy(it->text + it->values[i], values + 8 * topic, 8);
     if (it->s) number++;
     for (int i = 0; i < it->s; i++) digits(it->text + it->numbers[i], number, 10);
+    if (it->p) places[topic]++;
+    for (int i = 0; i < it->p; i++) digits(it->text + it->places[i], places[topic], 10);
     if (!it->c) return;
     digits(it->text + it->clocks[0], clock * 1e6, 16);
     for (int i = 1; i < it->c; i++) memcpy(it->text + it->clocks[i], it->text + it->clocks[0], 16);
@@ -253,6 +256,7 @@ int main(int argc, char **argv) {
     size_t size;
     signal(SIGPIPE, SIG_IGN);
     values = slurp(argv[6], "values", &size);
+    places = calloc(topics, sizeof *places);
     struct template *command = read_template(argv[6], "command"), *single = read_template(argv[6], "single");
     if (!single) single = command;
     double began = now();

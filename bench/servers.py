@@ -5,8 +5,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -16,14 +17,15 @@ import msgspec
 import psutil
 
 from bench.load import HERE, Load, Shape, messages, pinned
-from gateway.broker.calls import append_arguments
+from gateway.broker.calls import advance_arguments
 from gateway.broker.embedded import EmbeddedServer
 from gateway.broker.keys import Keys
 from gateway.broker.port import Appended, AppendRequest, Entry
 from gateway.broker.redis import RedisBroker
-from gateway.broker.scripts import APPEND
+from gateway.broker.scripts import ADVANCE
 from gateway.broker.wire import Server as RedisAddress
 from gateway.broker.wire import Wire
+from gateway.frames import publication_line, push_prefix
 from gateway.types import START, Topic
 from tests.e2e.processes import Gateway
 from tests.servers import free_port
@@ -33,6 +35,12 @@ __all__ = ["CHAT", "FAN_OUT", "AbsentError", "Kind", "Running", "connected", "fa
 NODE = HERE / "baselines" / "node"
 NCHAN = Path("/usr/lib/nginx/modules/ngx_nchan_module.so")
 TOPIC = "bench:{TTT}"
+SPOKEN = "fedcba9876543210"
+"""The message whose deltas a run writes."""
+TOKEN = "bench"  # noqa: S105  # of a lease, and no secret
+AHEAD = 10_000_000_000
+"""What the first publication of a topic follows, where they are not appended."""
+PLACE = b"1{PPPPPPPP}"
 QUERY = "topics=%d&step=%d&each=%d"
 LEASE = 3_600_000
 """Milliseconds: longer than any measurement, as nobody renews it."""
@@ -64,6 +72,8 @@ class Running(NamedTuple):
 
 
 Kind = Callable[[Path, Shape], AbstractAsyncContextManager[Running]]
+Feed = Callable[[str, Shape], Awaitable[tuple[int, dict[str, bytes]]]]
+"""Prepares a store, given by its URL, and gives the port to publish at and the templates to do it with."""
 
 
 def resp(*words: str | bytes | int) -> bytes:
@@ -133,9 +143,10 @@ async def append_feed(url: str, shape: Shape) -> tuple[int, dict[str, bytes]]:
     epochs = {}
 
     async def begin(number: int) -> None:
-        entry = Entry(kind="h", type="bench.start", data=b'{"type":"bench.start"}')
+        start = Entry(kind="h", type="bench.start", data=b'{"type":"bench.start"}')
+        opened = Entry(kind="d", type="agent_delta", message=SPOKEN, data=b'{"type":"agent_delta"}')
         run = f"bench{number:05}"
-        request = AppendRequest(writer=run, seq="0", run=run, token="bench", lease=LEASE, entries=[entry])  # noqa: S106
+        request = AppendRequest(writer=run, seq="0", run=run, token=TOKEN, lease=LEASE, entries=[start, opened])
         answer = await broker.append(Topic(f"bench:{number:05}"), request, position=START)
         assert isinstance(answer, Appended), answer
         epochs[number] = answer.position.epoch
@@ -145,19 +156,53 @@ async def append_feed(url: str, shape: Shape) -> tuple[int, dict[str, bytes]]:
     await broker.aclose()
     wire = await Wire.connect(RedisAddress(url, timeout=10))
     server_id = wire.server_id
+    await wire.call("SCRIPT", "LOAD", ADVANCE.source)
     wire.close()
 
     def command(events: list[bytes]) -> bytes:
-        entries = [Entry(kind="d", type="agent_delta", message="fedcba9876543210", data=event) for event in events]
-        writer = run = "bench{TTT}"
-        request = AppendRequest(writer=writer, seq="{SSSSSSSS}", run=run, token="bench", entries=entries)  # noqa: S106
-        keys = Keys("gw").of(Topic(TOPIC))
-        common = [server_id, "{VVVVVV}", 1, "unusedxx", "PUBLISH", "-86400000"]
-        return resp("EVALSHA", APPEND.sha, len(keys), *keys, *common, *append_arguments(request, max_bytes=1 << 40))
+        entries = [Entry(kind="d", type="agent_delta", message=SPOKEN, data=event) for event in events]
+        run = "bench{TTT}"
+        request = AppendRequest(writer=run, seq="{SSSSSSSS}", run=run, token=TOKEN, entries=entries)
+        keys = Keys("gw").of(Topic(TOPIC))[:3]
+        common: list[str | bytes | int] = [
+            f"{{VVVVVV}} {server_id} {run} {TOKEN}",
+            1,
+            f"w:{run}",
+            request.seq,
+            "PUBLISH",
+            1 << 40,
+        ]
+        before = push_prefix(Topic(TOPIC)) + b'{"data":'
+        own = [
+            argument if isinstance(argument, str | bytes) else str(argument) for argument in advance_arguments(request)
+        ]
+        return resp("EVALSHA", ADVANCE.sha, len(keys), *keys, *common, before, *own)
 
     port, templates = redis_feed(url)
     values = "".join(epochs[number] for number in range(shape.topics)).encode()
     return port, {**templates, **publishing(shape, command), "values": values}
+
+
+async def publish_feed(url: str, shape: Shape) -> tuple[int, dict[str, bytes]]:
+    """Publish what the product's scripts publish, without their work: one core of Redis appends fewer than that."""
+    port, templates = await append_feed(url, shape)
+    wire = await Wire.connect(RedisAddress(url, timeout=10))
+
+    async def ahead(number: int) -> None:
+        """Have a topic believe that its events are those which are published."""
+        state = Keys("gw").of(Topic(f"bench:{number:05}"))[0]
+        _, rest = (await wire.call("HGET", state, "d")).split(b" ", 1)
+        await wire.call("HSET", state, "d", b"%d %b" % (AHEAD, rest))
+
+    await asyncio.gather(*(ahead(number) for number in range(shape.topics)))
+    wire.close()
+    channel = Keys("gw").of(Topic(TOPIC))[0]
+
+    def command(event: bytes) -> bytes:
+        line = publication_line(push_prefix(Topic(TOPIC)), AHEAD, event).replace(b"%d" % AHEAD, PLACE)
+        return resp("PUBLISH", channel, b"{VVVVVV} %b %b agent_delta\n%b" % (PLACE, PLACE, line))
+
+    return port, {**templates, **publishing(shape, each(command))}
 
 
 def publishing(shape: Shape, command: Callable[[list[bytes]], bytes]) -> dict[str, bytes]:
@@ -178,16 +223,20 @@ def query(shape: Shape) -> str:
 
 
 @asynccontextmanager
-async def gateway(_tools: Path, shape: Shape, *, ping_interval: float = 3600) -> AsyncIterator[Running]:
+async def gateway(
+    _tools: Path, shape: Shape, *, ping_interval: float = 3600, feed: Feed = append_feed
+) -> AsyncIterator[Running]:
     """`gateway serve` with a real store in front: real appends, real sessions; it pings after so many seconds."""
     async with redis() as (url, store):
-        server = Gateway(url, "--ping-interval", f"{ping_interval:g}")
+        # What is published and not appended, no check would find in the store.
+        unchecked = ["--audit-interval", "86400"] if feed is publish_feed else []
+        server = Gateway(url, "--ping-interval", f"{ping_interval:g}", *unchecked)
         await server.start()
         try:
             assert server.process is not None
             if (psutil.cpu_count() or 1) > 1:
                 psutil.Process(server.process.pid).cpu_affinity([0])
-            feed_port, templates = await append_feed(url, shape)
+            feed_port, templates = await feed(url, shape)
             templates |= {
                 "path": b"/connection/websocket",
                 "first": b'{"id":1,"connect":{}}',
@@ -233,7 +282,7 @@ def python(module: str, *arguments: str) -> tuple[str, ...]:
 # Baselines, fed by a gateway's own channels in Redis
 
 
-def channels(*command: str | Path, path: str) -> Kind:
+def channels(*command: str | Path, path: str, feed: Feed = append_feed) -> Kind:
     """Make a baseline that hears what a gateway hears; ``PORT`` and ``URL`` in its command are set."""
 
     @asynccontextmanager
@@ -242,7 +291,7 @@ def channels(*command: str | Path, path: str) -> Kind:
             require_node()
         async with redis() as (url, store):
             port = free_port()
-            feed_port, templates = await append_feed(url, shape)
+            feed_port, templates = await feed(url, shape)
             fields = {"PORT": str(port), "URL": url}
             with process(*[fields.get(str(word), word) for word in command]) as started:
                 await listening(port, started)
@@ -340,10 +389,12 @@ FAN_OUT: dict[str, Kind] = {
 """Servers of one topic with many readers."""
 
 CHAT: dict[str, Kind] = {
-    "bare hub": channels(*python("hub", "PORT", "URL", "asyncio"), path="/{TTT}?QUERY"),
-    "bare hub, uvloop": channels(*python("hub", "PORT", "URL", "uvloop"), path="/{TTT}?QUERY"),
-    "gateway": gateway,
-    "node ws + ioredis": channels("node", NODE / "ws.mjs", "PORT", "redis", "URL", path="/{TTT}?QUERY"),
+    "bare hub": channels(*python("hub", "PORT", "URL", "asyncio"), path="/{TTT}?QUERY", feed=publish_feed),
+    "bare hub, uvloop": channels(*python("hub", "PORT", "URL", "uvloop"), path="/{TTT}?QUERY", feed=publish_feed),
+    "gateway": partial(gateway, feed=publish_feed),
+    "node ws + ioredis": channels(
+        "node", NODE / "ws.mjs", "PORT", "redis", "URL", path="/{TTT}?QUERY", feed=publish_feed
+    ),
     "nats-server": nats,
     "socket.io": socketio,
     "nchan": nchan,

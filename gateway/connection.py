@@ -411,7 +411,10 @@ class Connection:
             "ping": max(1, round(self._settings.ping_interval)),
             "pong": True,
             **lasting(identity),
-            "data": {"grants": sorted({verb for grant in identity.grants for verb in grant.verbs})},
+            "data": {
+                "grants": sorted({verb for grant in identity.grants for verb in grant.verbs}),
+                **({"user": identity.user} if identity.user else {}),
+            },
         }
         self.push(encode_reply(command, reply))
         self.tell()

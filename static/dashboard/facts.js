@@ -5,31 +5,29 @@ import { spent } from './timeline.js';
 
 /**
  * @param {Board.RunSpan} run
- * @param {object} around
- * @param {number} around.now - on the publishers' clock, ms
- * @param {number} around.errors - lines of the log that tell one
- * @param {number|null} around.watching
+ * @param {Board.Totals} totals - of the moment that is looked at
+ * @param {number|null} watching
  * @returns {{name: string, value: string, note: string, class: string}[]}
  */
-export function factsOf(run, { now, errors, watching }) {
+export function factsOf(run, totals, watching) {
   const { span } = run;
-  const until = span.to ?? Math.max(now, span.from);
+  const { over, until, steps, tools, errors, usage } = totals;
   const took = until - span.from;
-  const last = run.points.at(-1);
   const part = (/** @type {string} */ tone) => {
     const ms = spent(span, tone, until);
     return ms === 0 ? null : { value: duration(ms), note: took > 0 ? `${Math.round((100 * ms) / took)}%` : '' };
   };
+  const inTools = part('tool');
   const facts = [
     { name: 'Agent', value: span.name, note: run.model ?? '', class: '' },
     { name: 'Started', value: clockTime(span.from, { seconds: true }), note: '', class: 'not-tiny' },
-    { name: span.to === null ? 'Elapsed' : 'Took', value: elapsed(took), note: '', class: '' },
+    { name: over ? 'Took' : 'Elapsed', value: elapsed(took), note: '', class: '' },
     { name: 'Thinking', ...part('think'), class: 'not-small' },
     { name: 'Writing', ...part('live'), class: 'not-small' },
-    { name: 'Tools', ...part('tool'), class: 'not-small' },
+    { name: 'Tools', value: tools === 0 ? '' : number(tools), note: inTools === null ? '' : `${inTools.value}${inTools.note === '' ? '' : `, ${inTools.note}`}`, class: 'not-tiny' },
     { name: 'Waiting for people', ...part('wait'), class: '' },
-    { name: 'Steps', value: run.steps === 0 ? '' : number(run.steps), note: '', class: 'not-tiny' },
-    { name: 'Tokens', value: last === undefined ? '' : shortNumber(last.input + last.output), note: last === undefined || last.cached === 0 ? '' : `${shortNumber(last.cached)} cached`, class: '' },
+    { name: 'Steps', value: steps === 0 ? '' : number(steps), note: '', class: 'not-tiny' },
+    { name: 'Tokens', value: usage.input + usage.output === 0 ? '' : shortNumber(usage.input + usage.output), note: usage.cached === 0 ? '' : `${shortNumber(usage.cached)} cached`, class: '' },
     { name: 'Errors', value: errors === 0 ? '' : number(errors), note: '', class: 't-bad' },
     { name: 'Watching', value: watching === null || watching === 0 ? '' : number(watching), note: '', class: 'not-small' },
   ];

@@ -2,6 +2,7 @@ import { Question } from '../chat/entries/question.js';
 import { jsonNodes } from '../chat/entries/json_view.js';
 import { button, copyButton, el, icon, setChildren, svg } from '../chat/dom.js';
 import { clockTime, duration, elapsed, number, shortNumber } from '../chat/time.js';
+import { spanAt } from './as_of.js';
 import { wordOf } from './row_view.js';
 import { usageAreas } from './usage_chart.js';
 
@@ -50,7 +51,7 @@ export class Inspector {
 
   /** @param {string} letter - a, e or r */
   press(letter) {
-    if (this.#question === null || this.#page.past()) return false;
+    if (this.#question === null || this.#page.moment() !== null) return false;
     this.#question.question.press(letter);
     return true;
   }
@@ -65,11 +66,12 @@ export class Inspector {
     const span = this.#span;
     const now = this.#page.clock.now();
     const run = this.#page.run();
-    const shown = JSON.stringify([span, this.#page.past(), span?.to === null ? Math.floor(now / 1000) : 0, run?.run, run?.points.length], (key, value) => (key === 'children' || key === 'segments' ? undefined : value));
+    const moment = this.#page.moment();
+    const shown = JSON.stringify([span, moment, span?.to === null ? Math.floor(now / 1000) : 0, run?.run, run?.points.length], (key, value) => (key === 'children' || key === 'segments' ? undefined : value));
     if (shown !== this.#shown) {
       this.#shown = shown;
-      setChildren(this.#selected, span === null ? [this.#nothing()] : this.#facts(span, now));
-      this.#drawUsage(run, now);
+      setChildren(this.#selected, span === null ? [this.#nothing()] : this.#facts(span, now, moment));
+      this.#drawUsage(run, now, moment);
     }
     this.#drawQuestion(span);
     return true;
@@ -90,26 +92,31 @@ export class Inspector {
   /**
    * @param {Board.Span} span
    * @param {number} now
+   * @param {Board.Moment|null} moment
    */
-  #facts(span, now) {
-    const took = (span.to ?? now) - span.from;
+  #facts(span, now, moment) {
+    if (moment !== null && span.first > moment.offset) return [el('section', {}, this.#head('Selected', number(span.first)), el('div', { class: 'mono strong' }, span.name), el('p', { class: 'soft' }, 'It had not begun at this place of the run.'))];
+    const then = spanAt(span, moment);
+    const took = (then.to ?? now) - span.from;
     const range = span.first === span.last ? number(span.first) : `${number(span.first)}–${number(span.last)}`;
     const rows = [
-      ['State', wordOf(span.state, this.#page.may('decide'))],
+      ['State', wordOf(then.state, this.#page.may('decide'))],
       ['Began', clockTime(span.from, { seconds: true })],
-      [span.to === null ? 'Running for' : 'Took', span.to === null ? elapsed(took) : duration(took)],
+      [then.open ? 'Running for' : 'Took', then.open ? elapsed(took) : duration(took)],
     ];
-    if (span.usage !== null) rows.push(['Input tokens', `${number(span.usage.input)}${span.usage.cached > 0 ? `, ${shortNumber(span.usage.cached)} cached` : ''}`], ['Output tokens', number(span.usage.output)]);
+    // What it came to in the end is not shown before it did.
+    const ended = moment === null || !then.open;
+    if (span.usage !== null && ended) rows.push(['Input tokens', `${number(span.usage.input)}${span.usage.cached > 0 ? `, ${shortNumber(span.usage.cached)} cached` : ''}`], ['Output tokens', number(span.usage.output)]);
     const { question } = span;
-    if (question !== null && question.decision !== null) {
+    if (question !== null && question.decision !== null && then.state !== 'waiting') {
       rows.push(['Decision', `${DECIDED.get(question.decision) ?? question.decision}${question.by === null ? '' : ` by ${question.by}`}`]);
       if (question.reason !== null) rows.push(['Reason', question.reason]);
     }
     const nodes = [el('section', {}, this.#head('Selected', range), el('div', { class: 'mono strong' }, span.name), el('dl', { class: 'kv' }, ...rows.flatMap(([name, value]) => [el('dt', {}, name), el('dd', {}, value)])))];
     const asks = question !== null && question.decision === null && span.to === null;
-    if (span.error !== null) nodes.push(el('section', {}, el('h2', {}, el('span', {}, 'Error')), el('p', { class: 't-bad' }, span.error)));
+    if (span.error !== null && ended) nodes.push(el('section', {}, el('h2', {}, el('span', {}, 'Error')), el('p', { class: 't-bad' }, span.error)));
     if (span.args !== null && !asks) nodes.push(this.#text('Arguments', span.args, jsonNodes(span.args)));
-    if (span.result !== null) nodes.push(this.#text(span.result.length > BEGINNING ? `Result, the first ${shortNumber(BEGINNING)} of ${shortNumber(span.result.length)}` : 'Result', span.result, [document.createTextNode(span.result.slice(0, BEGINNING))]));
+    if (span.result !== null && ended) nodes.push(this.#text(span.result.length > BEGINNING ? `Result, the first ${shortNumber(BEGINNING)} of ${shortNumber(span.result.length)}` : 'Result', span.result, [document.createTextNode(span.result.slice(0, BEGINNING))]));
     if (span.topic !== null) nodes.push(el('section', {}, el('h2', {}, el('span', {}, 'Its own topic')), el('a', { class: 'btn small', href: this.#page.runLink(span.topic, span.run) }, icon('branch'), 'Open its run')));
     return nodes;
   }
@@ -150,7 +157,7 @@ export class Inspector {
       topic: this.#page.topic,
       decisions: this.#page.decisions,
       // The past cannot be acted on.
-      may: (/** @type {string} */ verb) => !this.#page.past() && this.#page.may(verb),
+      may: (/** @type {string} */ verb) => this.#page.moment() === null && this.#page.may(verb),
       pin: () => {},
       hold: () => {},
       alert: this.#page.alert,
@@ -161,20 +168,24 @@ export class Inspector {
   /**
    * @param {Board.RunSpan|null} run
    * @param {number} now
+   * @param {Board.Moment|null} moment
    */
-  #drawUsage(run, now) {
-    const last = run?.points.at(-1);
-    this.#usage.hidden = last === undefined;
-    if (run === null || last === undefined) return;
-    const areas = usageAreas(run.points, { from: run.span.from, to: run.span.to ?? now, ...CHART });
+  #drawUsage(run, now, moment) {
+    const totals = this.#page.totals();
+    const points = run === null || moment === null ? (run?.points ?? []) : run.points.filter(({ offset }) => offset <= moment.offset);
+    this.#usage.hidden = points.length === 0 || totals === null;
+    if (run === null || totals === null || points.length === 0) return;
+    // The past fills its part of the whole run's width.
+    const areas = usageAreas(points, { from: run.span.from, to: run.span.to ?? now, until: totals.until, ...CHART });
     for (const part of /** @type {const} */ (['cached', 'input', 'output'])) this.#areas[part].setAttribute('d', areas[part]);
-    this.#total.textContent = shortNumber(last.input + last.output);
+    const { input, output, cached } = totals.usage;
+    this.#total.textContent = shortNumber(input + output);
     const parts = /** @type {const} */ ([
-      ['t-live', 'output', last.output],
-      ['t-tool', 'input', last.input - last.cached],
-      ['t-gone', 'cached', last.cached],
+      ['t-live', 'output', output],
+      ['t-tool', 'input', input - cached],
+      ['t-gone', 'cached', cached],
     ]);
     setChildren(this.#legend, parts.map(([tone, name, value]) => el('span', { class: tone }, el('i'), el('b', {}, `${name} ${shortNumber(Math.max(0, value))}`))));
-    this.#chart.setAttribute('aria-label', `Tokens over time: ${number(last.output)} output, ${number(last.input)} input, ${number(last.cached)} of them cached`);
+    this.#chart.setAttribute('aria-label', `Tokens over time: ${number(output)} output, ${number(input)} input, ${number(cached)} of them cached`);
   }
 }

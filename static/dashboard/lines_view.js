@@ -21,6 +21,8 @@ export class LinesView {
   #current = null;
   /** @type {[number, number]|null} */
   #within = null;
+  /** @type {number|null} */
+  #until = null;
   #mark;
 
   /**
@@ -54,15 +56,19 @@ export class LinesView {
    * @param {object} how
    * @param {string} how.query - marked where it stands
    * @param {[number, number]|null} how.within - offsets that are marked
+   * @param {number|null} how.until - what is told after this offset had not happened yet; null where all has
    */
-  set(lines, { query, within }) {
+  set(lines, { query, within, until }) {
     const grown = lines.length > this.#lines.length;
     this.#lines = lines;
     this.#query = query.trim().toLowerCase();
     this.#within = within;
+    const moved = until !== null && until !== this.#until;
+    this.#until = until;
     this.#window.measure(lines.map(() => LINE));
     this.#parts.lines.style.blockSize = `${this.#window.height}px`;
-    if (grown && this.#following) this.#parts.box.scrollTop = this.#parts.box.scrollHeight;
+    if (moved) this.#reveal(Math.max(0, lines.findLastIndex(({ offset }) => offset <= until)));
+    else if (grown && this.#following && until === null) this.#parts.box.scrollTop = this.#parts.box.scrollHeight;
     this.paint();
   }
 
@@ -70,19 +76,22 @@ export class LinesView {
   follow() {
     this.#following = true;
     this.#current = null;
-    this.set([], { query: '', within: null });
+    this.set([], { query: '', within: null, until: null });
   }
 
   /** @param {number|null} index - to be looked at */
   show(index) {
     this.#current = index;
-    if (index !== null) {
-      const { box } = this.#parts;
-      const top = index * LINE;
-      if (top < box.scrollTop || top + LINE > box.scrollTop + box.clientHeight) box.scrollTop = Math.max(0, top - box.clientHeight / 2);
-      this.#following = false;
-    }
+    if (index !== null) this.#reveal(index);
     this.#mark(this);
+  }
+
+  /** @param {number} index */
+  #reveal(index) {
+    const { box } = this.#parts;
+    const top = index * LINE;
+    if (top < box.scrollTop || top + LINE > box.scrollTop + box.clientHeight) box.scrollTop = Math.max(0, top - box.clientHeight / 2);
+    this.#following = false;
   }
 
   paint() {
@@ -96,13 +105,15 @@ export class LinesView {
     for (let index = from; index < to; index += 1) {
       const line = this.#lines[index];
       const inside = this.#within !== null && line.offset >= this.#within[0] && line.offset <= this.#within[1];
-      const look = `${this.#query} ${index === this.#current} ${inside}`;
+      const later = this.#until !== null && line.offset > this.#until;
+      const look = `${this.#query} ${index === this.#current} ${inside} ${later}`;
       const drawn = this.#drawn.get(index);
       if (drawn?.look === look) continue;
       drawn?.element.remove();
       const element = this.#make(line);
       element.classList.toggle('current', index === this.#current);
       element.classList.toggle('within', inside);
+      element.classList.toggle('later', later);
       element.style.transform = `translateY(${index * LINE}px)`;
       this.#drawn.set(index, { element, line, look });
       lines.append(element);

@@ -1,5 +1,6 @@
-import { setChildren, setText, svg } from '../chat/dom.js';
+import { icon, setChildren, setText, svg } from '../chat/dom.js';
 import { clockTime, number } from '../chat/time.js';
+import { markAt } from './as_of.js';
 import { density } from './axis.js';
 
 const BARS = 160;
@@ -22,7 +23,7 @@ export class Scrubber {
   #drawnAt = Number.NEGATIVE_INFINITY;
 
   /**
-   * @param {{root: HTMLElement, track: HTMLElement, density: SVGElement, place: HTMLElement, live: HTMLElement, back: HTMLElement, on: HTMLElement}} parts
+   * @param {{root: HTMLElement, track: HTMLElement, density: SVGElement, place: HTMLElement, live: HTMLElement, back: HTMLElement, play: HTMLElement, on: HTMLElement}} parts
    * @param {Board.ScrubberPage} page
    */
   constructor(parts, page) {
@@ -44,6 +45,9 @@ export class Scrubber {
         event.preventDefault();
         if (event.shiftKey) this.leap(by);
         else this.step(by);
+      } else if (event.key === ' ') {
+        event.preventDefault();
+        page.play();
       } else if (event.key === 'Home') {
         event.preventDefault();
         this.go(page.marks()[0]?.offset ?? null);
@@ -54,6 +58,7 @@ export class Scrubber {
     });
     parts.live.addEventListener('click', () => this.go(null));
     parts.back.addEventListener('click', () => this.leap(-1));
+    parts.play.addEventListener('click', () => page.play());
     parts.on.addEventListener('click', () => this.leap(1));
   }
 
@@ -68,7 +73,7 @@ export class Scrubber {
   step(by) {
     const marks = this.#page.marks();
     if (marks.length === 0) return;
-    const at = this.offset === null ? marks.length - 1 : indexAt(marks, this.offset);
+    const at = this.offset === null ? marks.length - 1 : markAt(marks, this.offset);
     const next = at + by;
     if (next >= marks.length) this.go(null);
     else this.go(marks[Math.max(0, next)].offset);
@@ -109,7 +114,7 @@ export class Scrubber {
     const [from, to] = this.#page.span();
     const last = marks.at(-1)?.offset ?? 0;
     const here = this.offset ?? last;
-    const mark = this.offset === null ? null : marks[indexAt(marks, this.offset)];
+    const mark = this.offset === null ? null : marks[markAt(marks, this.offset)];
     const shown = `${marks.length} ${last} ${Math.round((to - from) / 500)}`;
     const time = performance.now();
     if (shown !== this.#shown && time - this.#drawnAt >= DENSITY_MS) {
@@ -124,7 +129,7 @@ export class Scrubber {
     const at = mark?.at ?? null;
     const x = at === null ? WIDTH - 1 : ((at - from) / Math.max(1, to - from)) * WIDTH;
     this.#handle.setAttribute('d', `M${Math.min(WIDTH - 1, Math.max(1, x)).toFixed(1)} 0V${HEIGHT}`);
-    const { track, root, place, live } = this.#parts;
+    const { track, root, place, live, play } = this.#parts;
     root.classList.toggle('past', this.offset !== null);
     track.setAttribute('aria-valuemin', String(marks[0]?.offset ?? 0));
     track.setAttribute('aria-valuemax', String(last));
@@ -133,21 +138,14 @@ export class Scrubber {
     track.setAttribute('aria-valuetext', at === null ? `${word}, offset ${number(last)}` : `offset ${number(here)}, ${clockTime(at, { seconds: true })}`);
     setText(place, `${number(here)} of ${number(last)}`);
     setText(live, this.#page.live() ? 'Live' : 'End');
+    const act = this.#page.playing() ? 'Pause' : 'Play';
+    if (play.title !== act) {
+      play.title = act;
+      play.setAttribute('aria-label', act);
+      play.replaceChildren(icon(act === 'Pause' ? 'pause' : 'play'));
+    }
+    play.toggleAttribute('disabled', marks.length < 2);
     live.setAttribute('aria-pressed', String(this.offset === null));
     return true;
   }
-}
-
-/**
- * @param {Board.Mark[]} marks
- * @param {number} offset
- */
-function indexAt(marks, offset) {
-  let [low, high] = [0, Math.max(0, marks.length - 1)];
-  while (low < high) {
-    const middle = (low + high + 1) >> 1;
-    if (marks[middle].offset <= offset) low = middle;
-    else high = middle - 1;
-  }
-  return low;
 }

@@ -72,22 +72,20 @@ export class Timeline {
     const id = textOrNull(event.run);
     if (id !== null && !this.#runs.has(id) && !NO_SIGN_OF_LIFE.has(type)) this.#start({ ...this.#known(id), run: id }, at, first);
     const run = this.#runs.get(id ?? '');
-    this.marks.push({ at, offset, tone: DELTAS.get(type)?.tone ?? (type.startsWith('tool_') ? 'tool' : type === 'approval_required' ? 'wait' : type === 'agent_error' ? 'bad' : 'gone'), run: run?.run ?? textOrNull(event.run) });
-    if (this.marks.length > MOST_MARKS) this.marks = this.marks.slice(MOST_MARKS / 2);
-    if (type === 'log') {
-      this.#log(event, at, offset);
-      return;
-    }
-    if (type === 'agent_start') this.#start(event, at, first);
+    if (type === 'log') this.#log(event, at, offset);
+    else if (type === 'agent_start') this.#start(event, at, first);
     else if (run !== undefined) {
       this.#of(run, type, event, at, first, offset);
       this.#show(run);
     }
-    const entry = this.#runs.get(textOrNull(event.run) ?? '');
-    if (entry !== undefined) {
+    const entry = this.#runs.get(id ?? '');
+    if (entry !== undefined && type !== 'log') {
       entry.last = offset;
       if (entry.over === null && entry.span.to === null) entry.span.last = offset;
     }
+    const tone = DELTAS.get(type)?.tone ?? (type.startsWith('tool_') ? 'tool' : type === 'approval_required' ? 'wait' : type === 'agent_error' ? 'bad' : 'gone');
+    this.marks.push({ at, offset, tone, run: id, state: entry?.span.state ?? null });
+    if (this.marks.length > MOST_MARKS) this.marks = this.marks.slice(MOST_MARKS / 2);
   }
 
   /**
@@ -161,6 +159,8 @@ export class Timeline {
         const call = this.#open.get(key);
         if (call !== undefined) this.#close(call, 'stopped', at, offset);
         this.#open.delete(key);
+        const counted = textOrNull(event.call);
+        if (counted !== null && run.usage.delete(counted)) this.#sum(run, at, offset);
         break;
       }
       case 'approval_required': {
@@ -263,17 +263,28 @@ export class Timeline {
     if (call === null) return;
     const counted = (/** @type {unknown} */ value) => (typeof value === 'number' && value > 0 ? value : 0);
     run.usage.set(call, { input: counted(event.input_tokens), cached: counted(event.cache_read_input_tokens), output: counted(event.output_tokens) });
+    if (run.call !== null) run.call.usage = run.usage.get(call) ?? null;
+    this.#sum(run, at, offset);
+  }
+
+  /**
+   * Another point of the run's usage over time.
+   * @param {Board.RunSpan} run
+   * @param {number} at
+   * @param {number} offset
+   */
+  #sum(run, at, offset) {
     const sum = { input: 0, cached: 0, output: 0 };
     for (const one of run.usage.values()) {
       sum.input += one.input;
       sum.cached += one.cached;
       sum.output += one.output;
     }
-    if (run.call !== null) run.call.usage = run.usage.get(call) ?? null;
     const last = run.points.at(-1);
     if (last?.at === at) run.points.pop();
     run.points.push({ at, offset, ...sum });
-    if (run.points.length > MOST_POINTS) run.points = run.points.filter((_, index) => index % 2 === 1);
+    // The last of an odd number stays.
+    if (run.points.length > MOST_POINTS) run.points = run.points.filter((_, index) => index % 2 === 0);
     this.version += 1;
   }
 
@@ -391,14 +402,14 @@ export function rowsOf(root) {
 }
 
 /**
- * How long anything below a span was in a tone; what overlaps counts once.
+ * How long anything below a span was in a tone by some time; what overlaps counts once.
  * @param {Board.Span} root
  * @param {string} tone
- * @param {number} now - ms
+ * @param {number} now - that time, ms
  */
 export function spent(root, tone, now) {
   const pieces = rowsOf(root)
-    .flatMap(({ span }) => span.segments.filter((segment) => segment.tone === tone).map(({ from, to }) => [from, to ?? now]))
+    .flatMap(({ span }) => span.segments.filter((segment) => segment.tone === tone && segment.from <= now).map(({ from, to }) => [from, Math.min(to ?? now, now)]))
     .sort(([one], [other]) => one - other);
   let [sum, reached] = [0, Number.NEGATIVE_INFINITY];
   for (const [from, to] of pieces) {

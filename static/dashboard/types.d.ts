@@ -122,6 +122,26 @@ declare namespace Board {
     offset: number;
     tone: string;
     run: string|null;
+    /** Of that run, after it. */
+    state: State|null;
+  }
+  /** A place in the past: after an event, when that was told. */
+  interface Moment {
+    offset: number;
+    at: number;
+  }
+  /** Of a run, at a moment. */
+  interface Totals {
+    state: State;
+    /** It had ended. */
+    over: boolean;
+    /** Its end, else the moment, ms. */
+    until: number;
+    steps: number;
+    tools: number;
+    errors: number;
+    /** Tokens. */
+    usage: {input: number, cached: number, output: number};
   }
   interface Line {
     at: number;
@@ -187,9 +207,10 @@ declare namespace Board {
     start: () => number;
     now: () => number;
     live: () => boolean;
-    /** The offset that is looked at; null for the present. */
-    past: () => number|null;
-    pastAt: () => number|null;
+    /** What is looked at; null for the present. */
+    moment: () => Moment|null;
+    /** Of the run, at that moment. */
+    state: () => State|null;
     /** Another part of the run is in view. */
     moved: () => void;
     selected: (span: Span|null) => void;
@@ -204,6 +225,21 @@ declare namespace Board {
     places: () => number[];
     live: () => boolean;
     moved: () => void;
+    /** Plays, or stops that. */
+    play: () => void;
+    playing: () => boolean;
+  }
+  interface PlayerPage {
+    /** Of the run that is shown, in order. */
+    marks: () => Mark[];
+    /** Where the scrubber stands; null for the present. */
+    offset: () => number|null;
+    go: (offset: number|null) => void;
+    /** It plays, or not any more. */
+    changed: () => void;
+    /** Ms. */
+    now: () => number;
+    later: (act: () => void, ms: number) => void;
   }
   interface InspectorPage {
     topic: string;
@@ -211,12 +247,87 @@ declare namespace Board {
     may: (verb: string) => boolean;
     decisions: import('../chat/decisions.js').Decisions;
     run: () => RunSpan|null;
-    /** The past is looked at. */
-    past: () => boolean;
+    /** Of the run, at the moment that is looked at. */
+    totals: () => Totals|null;
+    /** What is looked at; null for the present. */
+    moment: () => Moment|null;
     runLink: (topic: string, run: string) => string;
     alert: (words: string) => void;
     close: () => void;
     mark: (part: Chat.Part) => void;
+  }
+  interface PanesParts {
+    list: HTMLElement;
+    tabs: {log: HTMLElement, events: HTMLElement, context: HTMLElement};
+    log: HTMLElement;
+    lines: HTMLElement;
+    none: HTMLElement;
+    context: HTMLElement;
+    find: HTMLElement;
+    search: HTMLInputElement;
+    found: HTMLElement;
+    levels: HTMLElement;
+    counts: {log: HTMLElement, events: HTMLElement, warning: HTMLElement, error: HTMLElement};
+  }
+  interface PanesPage {
+    logs: () => Line[];
+    recording: import('./recording.js').Recording;
+    run: () => RunSpan|null;
+    /** The run that is shown, and those that it started. */
+    family: () => Set<string>;
+    moment: () => Moment|null;
+    /** The selected row of the timeline. */
+    selected: () => Span|null;
+    /** Another pane was chosen. */
+    chosen: () => void;
+    /** A line was. */
+    picked: (offset: number) => void;
+    mark: (part: Chat.Part) => void;
+  }
+  interface ContextPage {
+    topic: string|null;
+    recording: import('./recording.js').Recording;
+    /** The state that is looked at. */
+    mirror: () => any;
+    moment: () => Moment|null;
+    /** Whether the context is in view. */
+    shown: () => boolean;
+    /** What the entries of the conversation need. */
+    chat: Omit<Chat.Page, 'topic'|'depth'|'inset'>;
+  }
+  interface RunHeadParts {
+    title: HTMLElement;
+    chip: HTMLElement;
+    facts: HTMLElement;
+    pick: HTMLSelectElement;
+  }
+  interface RunHeadPage {
+    run: () => RunSpan|null;
+    runs: () => RunSpan[];
+    title: () => string;
+    totals: () => Totals|null;
+    moment: () => Moment|null;
+    may: (verb: string) => boolean;
+    stops: import('../chat/stops.js').Stops;
+    own: import('../chat/own.js').Own;
+    button: import('../chat/stop_button.js').StopButton;
+    notices: import('../chat/notices.js').Notices;
+    blank: import('./run_blank.js').RunBlank;
+    /** Back to the present. */
+    live: () => void;
+    picked: (run: string) => void;
+  }
+  interface RunBlankPage {
+    topic: string|null;
+    /** What the address names instead of a topic. */
+    wrong: string|null;
+    subscription: import('../gateway/index.js').Subscription;
+    history: import('./history.js').History;
+    notices: import('../chat/notices.js').Notices;
+    /** The run that was asked for; null for the latest. */
+    chosen: () => string|null;
+    /** For how long nothing has changed about the connection, ms. */
+    waited: () => number;
   }
   interface ShownLine {
     time: string;

@@ -1,5 +1,6 @@
 import { el, glyph, setChildren, svg } from '../chat/dom.js';
 import { duration, elapsed } from '../chat/time.js';
+import { spanAt } from './as_of.js';
 import { rowsOf } from './timeline.js';
 import { wordOf } from './row_view.js';
 import { Window } from './window.js';
@@ -131,7 +132,8 @@ export class Waterfall {
 
   /** @param {number} now */
   #render(now) {
-    const { axis, start, past } = this.#page;
+    const { start } = this.#page;
+    const moment = this.#page.moment();
     const { box, rows } = this.#parts;
     const width = this.#parts.axis.clientWidth;
     const seen = [box.scrollTop, box.clientHeight];
@@ -144,22 +146,21 @@ export class Waterfall {
       this.#drawn.delete(key);
     }
     const least = width > 0 ? (2 * WIDTH) / width : 2;
-    const until = past();
     wanted.forEach(({ span, level }, index) => {
       const drawn = this.#drawn.get(span.key) ?? this.#make(span, level, rows);
-      this.#show(drawn, span, now, least);
+      this.#show(drawn, span, now, least, moment);
       const top = (from + index) * ROW;
       if (drawn.top !== top) {
         drawn.top = top;
         drawn.element.style.transform = `translateY(${top}px)`;
       }
-      drawn.element.classList.toggle('later', until !== null && span.first > until);
+      drawn.element.classList.toggle('later', moment !== null && span.first > moment.offset);
       const selected = span.key === this.#selected;
       drawn.element.setAttribute('aria-selected', String(selected));
       drawn.element.tabIndex = selected ? 0 : -1;
     });
     box.tabIndex = this.#drawn.has(this.#selected ?? '') ? -1 : 0;
-    this.#grid(start(), now, width);
+    this.#grid(start(), now, width, moment);
   }
 
   /**
@@ -184,14 +185,18 @@ export class Waterfall {
    * @param {Board.Span} span
    * @param {number} now
    * @param {number} least
+   * @param {Board.Moment|null} moment
    */
-  #show(drawn, span, now, least) {
-    if (drawn.state !== span.state) {
-      drawn.state = span.state;
-      drawn.name.replaceChildren(glyph(span.state, { label: wordOf(span.state, true) }));
+  #show(drawn, span, now, least, moment) {
+    // What begins later is shown as it came to be, faded.
+    const then = spanAt(span, moment !== null && span.first <= moment.offset ? moment : null);
+    const state = span.kind === 'run' && then.open && moment !== null ? (this.#page.state() ?? then.state) : then.state;
+    if (drawn.state !== state) {
+      drawn.state = state;
+      drawn.name.replaceChildren(glyph(state, { label: wordOf(state, true) }));
     }
-    const took = (span.to ?? Math.max(now, span.from)) - span.from;
-    const words = span.to === null ? elapsed(took) : duration(took);
+    const took = (then.to ?? Math.max(now, span.from)) - span.from;
+    const words = then.open ? elapsed(took) : duration(took);
     if (drawn.words !== words) {
       drawn.words = words;
       drawn.dur.textContent = words;
@@ -217,9 +222,10 @@ export class Waterfall {
    * @param {number} start
    * @param {number} now
    * @param {number} width
+   * @param {Board.Moment|null} moment
    */
-  #grid(start, now, width) {
-    const { axis, live, pastAt } = this.#page;
+  #grid(start, now, width, moment) {
+    const { axis, live } = this.#page;
     const ticks = this.#root === null ? [] : axis.ticks(start, Math.max(2, Math.floor(width / 90)));
     const x = (/** @type {number} */ at) => axis.x(at, width).toFixed(1);
     setChildren(this.#parts.axis, ticks.map(({ at, text }) => {
@@ -231,8 +237,8 @@ export class Waterfall {
     const height = Math.max(this.#window.height, 4000);
     const lines = [path('tick-line', ticks.map(({ at }) => `M${x(at)} 0V${height}`).join(''))];
     if (live()) lines.push(path('now-line', `M${x(now)} 0V${height}`));
-    const at = pastAt();
-    if (at !== null) lines.push(path('past-line', `M${x(at)} 0V${height}`));
+    if (moment !== null) lines.push(path('ahead', `M${x(moment.at)} 0H${width}V${height}H${x(moment.at)}Z`), path('past-line', `M${x(moment.at)} 0V${height}`));
+    this.#lines.classList.toggle('past', moment !== null);
     setChildren(this.#lines, lines);
   }
 }

@@ -93,6 +93,8 @@ export class Gateway {
     this.refusal = null;
     /** What this reader may do everywhere; null before the first connection. @type {any[] | null} */
     this.grants = null;
+    /** Who this reader is to the gateway, the `by` of its actions; null for an anonymous one. @type {string | null} */
+    this.user = null;
     /** The name of the connection, by which presence knows this reader; null before the first. @type {string | null} */
     this.client = null;
     this.#host = this.#makeHost();
@@ -397,6 +399,7 @@ export class Gateway {
   /** @param {Record<string, any>} reply */
   #opened(reply) {
     this.grants = list(object(reply.data)?.grants);
+    this.user = text(object(reply.data)?.user);
     this.client = text(reply.client);
     this.#openedAt = this.#environment.now();
     this.#brokerSure = true;

@@ -137,8 +137,8 @@ export class House {
 
   /** @param {Guest} guest */
   #admit(guest) {
-    const { client, grants, sure } = this.#first;
-    guest.admit({ client, ...(grants !== null && { data: { grants } }) });
+    const { client, grants, user, sure } = this.#first;
+    guest.admit({ client, ...(grants !== null && { data: { grants, ...(user !== null && { user }) } }) });
     if (!sure) guest.line(broker(false));
   }
 
