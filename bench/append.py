@@ -21,7 +21,8 @@ from bench.tables import Table, median, options, run
 from gateway.broker.embedded import EmbeddedServer
 from gateway.broker.port import Appended, AppendRequest, Entry
 from gateway.broker.redis import RedisBroker
-from gateway.broker.wire import Server, Wire
+from gateway.broker.server import Server
+from gateway.broker.wire import Wire
 from gateway.publisher import Publisher
 from gateway.types import START, Topic
 

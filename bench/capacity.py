@@ -18,7 +18,8 @@ from typing import NamedTuple
 from bench.load import Result, Shape, compiled, cpu_seconds
 from bench.servers import connected, gateway, redis
 from bench.tables import Table, options, run, say
-from gateway.broker.wire import Server, Wire
+from gateway.broker.server import Server
+from gateway.broker.wire import Wire
 
 PING_INTERVAL = 25
 """Seconds: the setting's default."""

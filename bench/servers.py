@@ -23,7 +23,7 @@ from gateway.broker.keys import Keys
 from gateway.broker.port import Appended, AppendRequest, Entry
 from gateway.broker.redis import RedisBroker
 from gateway.broker.scripts import ADVANCE
-from gateway.broker.wire import Server as RedisAddress
+from gateway.broker.server import Server as RedisAddress
 from gateway.broker.wire import Wire
 from gateway.frames import publication_line, push_prefix
 from gateway.types import START, Topic

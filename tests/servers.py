@@ -18,7 +18,7 @@ from typing import Any, Self
 import pytest
 
 from gateway.broker.embedded import find_server
-from gateway.broker.wire import Server
+from gateway.broker.server import Server
 from tests.started import remember
 
 __all__ = ["RedisServer", "attempts", "free_port"]

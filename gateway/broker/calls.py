@@ -23,7 +23,7 @@ from gateway.broker.port import (
     Unmet,
     Weight,
 )
-from gateway.broker.wire import Argument
+from gateway.broker.server import Argument
 from gateway.errors import BrokerError
 from gateway.types import Position
 

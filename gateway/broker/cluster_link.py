@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from gateway.broker.link import PING_AFTER, RedisLink
 from gateway.broker.nodes import ClusterNodes
 from gateway.broker.port import Listener
-from gateway.broker.wire import Server
+from gateway.broker.server import Server
 from gateway.errors import BrokerError, BrokerUnavailableError
 
 __all__ = ["ClusterLink"]

@@ -14,7 +14,8 @@ import hiredis
 
 from gateway.broker.port import Listener
 from gateway.broker.sentinel import server_at
-from gateway.broker.wire import Server, explained, is_sharded, packed
+from gateway.broker.server import Server, packed
+from gateway.broker.wire import explained, is_sharded
 from gateway.errors import BrokerUnavailableError
 
 __all__ = ["Chart", "RedisLink"]

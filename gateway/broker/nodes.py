@@ -7,9 +7,11 @@ from collections.abc import Collection
 from typing import Any, Protocol
 
 from gateway.broker.address import Address
+from gateway.broker.keeper import WireKeeper
 from gateway.broker.keys import SLOTS, slot_of
 from gateway.broker.sentinel import asked, server_at
-from gateway.broker.wire import RedirectError, Server, Wire, WireKeeper
+from gateway.broker.server import Server
+from gateway.broker.wire import RedirectError, Wire
 from gateway.errors import BrokerError, BrokerUnavailableError
 
 __all__ = ["ClusterNodes", "Lane", "Nodes", "SingleNode", "nodes_of"]

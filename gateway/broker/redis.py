@@ -53,7 +53,8 @@ from gateway.broker.port import (
     Weight,
 )
 from gateway.broker.scripts import ADVANCE, APPEND, ARCHIVE, DELETE, LEASE, READ, TRIM, Script
-from gateway.broker.wire import Argument, RedirectError, Server, Wire
+from gateway.broker.server import Argument, Server
+from gateway.broker.wire import RedirectError, Wire
 from gateway.errors import BrokerError, BrokerUnavailableError
 from gateway.frames import push_prefix
 from gateway.trimmer import Trimmer

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from gateway.broker.address import Address
-from gateway.broker.wire import Argument, ProtocolT, Server, Wire
+from gateway.broker.server import Argument, ProtocolT, Server
+from gateway.broker.wire import Wire
 from gateway.errors import BrokerError, BrokerUnavailableError
 
 __all__ = ["SentinelServer", "asked", "server_at"]

@@ -8,37 +8,19 @@ import asyncio
 import logging
 import math
 import re
-import ssl
 import time
 from collections import deque
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import hiredis
-from redis.asyncio.connection import RedisSSLContext, parse_url
 
-from gateway.broker.outage import Outage
 from gateway.broker.scripts import SCRIPTS, Script
+from gateway.broker.server import Argument, Server, packed
 from gateway.errors import BrokerError, BrokerUnavailableError
-from gateway.measures import SHORT, Histogram
 
-__all__ = [
-    "LATE",
-    "Argument",
-    "ProtocolT",
-    "RedirectError",
-    "Server",
-    "Wire",
-    "WireKeeper",
-    "explained",
-    "is_sharded",
-    "packed",
-]
+__all__ = ["LATE", "RedirectError", "Wire", "explained", "is_sharded"]
 
 logger = logging.getLogger(__name__)
-
-Argument = str | bytes | int
-ProtocolT = TypeVar("ProtocolT", bound=asyncio.Protocol)
 
 LATE = 1.0
 """Seconds after which an answer is late: the link was not steady."""
@@ -89,88 +71,6 @@ def explained(text: str) -> str:
     if _RIGHTS.search(text) is None:
         return text
     return f"{text} (its user lacks rights that the gateway needs: see the README, Redis)"
-
-
-def packed(*command: Argument) -> bytes:
-    """Encode a command as the server reads it."""
-    data: bytes = hiredis.pack_command(command)  # type: ignore[arg-type]  # its stub allows one argument only
-    return data
-
-
-class Server:
-    """Where a server is, and how to enter it.
-
-    Args:
-        url: ``redis://``, ``rediss://`` (TLS) or ``unix://``, with ``db`` and ``ssl_*`` in its query.
-        timeout: Seconds that a connection may take, and a call.
-        name: For messages; "" is the address without its secrets.
-        whole: What counts for all servers of a cluster; None where it is alone.
-
-    Raises:
-        ValueError: The URL has another form.
-
-    """
-
-    def __init__(self, url: str, *, timeout: float, name: str = "", whole: "Server | None" = None) -> None:
-        options: dict[str, Any] = dict(parse_url(url))
-        self.timeout = timeout
-        self.path: str | None = options.get("path")
-        self.host: str = options.get("host", "localhost")
-        self.port: int = options.get("port", 6379)
-        self.name: str = name or self.path or f"{self.host}:{self.port}"
-        """For messages."""
-        self.whole: Server = whole or self
-        """Where connections and calls are counted."""
-        self.cluster = whole is not None
-        """Whether it is one of a cluster's."""
-        self.checked = self.cluster
-        """Whether a connection that only hears has to ask first whether the server is a master."""
-        self.outage = Outage.of(self.name)
-        """Where to say that the server is away, and back."""
-        self.greeting: list[tuple[Argument, ...]] = []
-        """The commands that open every connection, answered ``OK`` each."""
-        password, user = options.get("password"), options.get("username")
-        if password is not None:
-            self.greeting.append(("AUTH", user, password) if user else ("AUTH", password))
-        if database := int(options.get("db", 0)):
-            self.greeting.append(("SELECT", database))
-        self.wires: set[Wire] = set()
-        """The open ones."""
-        self.steady_since = math.inf
-        """Loop time since which no wire was lost and no answer late; infinite until the next wire is up."""
-        self.latency: Histogram = Histogram(SHORT)
-        """Seconds from a command to its answer."""
-        self.connects = 0
-        """How often a connection was made to it that was let in."""
-        self._tls = _tls(options) if url.startswith("rediss:") else None
-
-    @property
-    def place(self) -> tuple[str, int]:
-        """Host and port, as of the last connect."""
-        return self.host, self.port
-
-    async def stands(self, place: tuple[str, int]) -> bool:
-        """Tell whether the server is still to be found where it was."""
-        return True
-
-    async def open(self, factory: Callable[[], ProtocolT]) -> ProtocolT:
-        """Connect a protocol.
-
-        Raises:
-            BrokerUnavailableError: Nobody answers there in time.
-
-        """
-        loop = asyncio.get_running_loop()
-        try:
-            async with asyncio.timeout(self.timeout):
-                if self.path is not None:
-                    _, protocol = await loop.create_unix_connection(factory, self.path)
-                else:
-                    _, protocol = await loop.create_connection(factory, self.host, self.port, ssl=self._tls)
-        except OSError as error:  # TimeoutError and ssl.SSLError are such
-            why = "no answer in time" if isinstance(error, TimeoutError) else error.strerror or str(error)
-            raise BrokerUnavailableError(f"cannot connect to Redis at {self.name}: {why}", told=True) from error
-        return protocol
 
 
 class Wire(asyncio.Protocol):
@@ -456,98 +356,3 @@ class Wire(asyncio.Protocol):
                 future.set_exception(self._gone())
         self._due.clear()
         self._ended.set_result(None)
-
-
-class WireKeeper:
-    """Keeps one wire to a server, made when it is first wanted and again when it has ended.
-
-    All who want it while it is being made share that one attempt, and its failure.
-    """
-
-    def __init__(self, server: Server) -> None:
-        self._server = server
-        self._wire: Wire | None = None
-        self._attempt: asyncio.Task[Wire] | None = None
-        self._closed = False
-
-    async def wire(self) -> Wire:
-        """Give a wire that was up a moment ago.
-
-        Raises:
-            BrokerUnavailableError: There is none to be had now, or the keeper is closed.
-            BrokerError: The server does not let us in.
-
-        """
-        if self._wire is not None and not self._wire.closed and not self._wire.idle:
-            return self._wire
-        if self._closed:
-            raise BrokerUnavailableError(f"the broker on Redis at {self._server.name} is closed")
-        if self._attempt is None:
-            self._attempt = asyncio.create_task(self._made())
-            self._attempt.add_done_callback(self._attempted)
-        attempt = self._attempt
-        try:
-            # Shielded: a caller that gives up takes the attempt from nobody else.
-            return await asyncio.shield(attempt)
-        except asyncio.CancelledError:
-            if attempt.cancelled():
-                raise BrokerUnavailableError(f"the broker on Redis at {self._server.name} is closed") from None
-            raise
-
-    async def _made(self) -> Wire:
-        if self._wire is not None and not self._wire.closed:
-            try:
-                await self._wire.confirm()
-            except BrokerUnavailableError as error:
-                logger.debug("%s", error)
-            else:
-                if await self._server.stands(self._wire.place):
-                    return self._wire
-                self._wire.close()
-        return await Wire.connect(self._server)
-
-    def _attempted(self, attempt: asyncio.Task[Wire]) -> None:
-        self._attempt = None
-        if attempt.cancelled():
-            return
-        error = attempt.exception()
-        if error is None:
-            self._wire = attempt.result()
-            self._server.outage.back(self)
-        elif isinstance(error, BrokerUnavailableError):
-            self._server.outage.away(self, str(error))
-
-    def retire(self) -> None:
-        """End the wire at once; later calls fail."""
-        self._closed = True
-        self._server.outage.forget(self)
-        if self._attempt is not None:
-            self._attempt.cancel()
-        if self._wire is not None:
-            self._wire.close()
-
-    async def aclose(self) -> None:
-        """End the wire; later calls fail."""
-        self._closed = True
-        if self._attempt is not None:
-            attempt = self._attempt
-            attempt.cancel()
-            await asyncio.wait([attempt])
-            self._attempted(attempt)
-        self._server.outage.forget(self)
-        if self._wire is not None:
-            self._wire.close()
-            await self._wire.wait_closed()
-
-
-def _tls(options: dict[str, Any]) -> ssl.SSLContext:
-    context: ssl.SSLContext = RedisSSLContext(
-        keyfile=options.get("ssl_keyfile"),
-        certfile=options.get("ssl_certfile"),
-        cert_reqs=options.get("ssl_cert_reqs", "required"),
-        ca_certs=options.get("ssl_ca_certs"),
-        ca_path=options.get("ssl_ca_path"),
-        check_hostname=options.get("ssl_check_hostname", True),
-        password=options.get("ssl_password"),
-    ).get()
-    return context

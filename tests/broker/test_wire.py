@@ -1,4 +1,4 @@
-"""The connection by itself: addresses, roads in, and what is no Redis."""
+"""The connection by itself: roads in, and what is no Redis."""
 
 import asyncio
 import contextlib
@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.broker.wire import Server, Wire, WireKeeper
+from gateway.broker.server import Server
+from gateway.broker.wire import Wire
 from gateway.errors import BrokerError, BrokerUnavailableError
 from tests.servers import RedisServer, free_port
 
@@ -44,26 +45,6 @@ async def answering(serve: Serve, *, tls: ssl.SSLContext | None = None) -> Async
     async with await asyncio.start_server(one, "127.0.0.1", port, ssl=tls):
         yield port
         await asyncio.gather(*serving)
-
-
-# Server
-
-
-@pytest.mark.parametrize(
-    ("url", "name", "greeting"),
-    [
-        ("redis://", "localhost:6379", []),
-        ("redis://h:1", "h:1", []),
-        ("redis://h:1/3", "h:1", [("SELECT", 3)]),
-        ("redis://:p%40w@h:1/0", "h:1", [("AUTH", "p@w")]),
-        ("redis://me:pw@h:1?db=2", "h:1", [("AUTH", "me", "pw"), ("SELECT", 2)]),
-        ("rediss://me:pw@h:1", "h:1", [("AUTH", "me", "pw")]),
-        ("unix://:pw@/run/redis.sock?db=1", "/run/redis.sock", [("AUTH", "pw"), ("SELECT", 1)]),
-    ],
-)
-def test_server_reads_a_url(url: str, name: str, greeting: list[tuple[object, ...]]) -> None:
-    server = Server(url, timeout=1)
-    assert (server.name, server.greeting) == (name, greeting)
 
 
 async def test_connect_over_a_unix_socket(tmp_path: Path) -> None:
@@ -203,35 +184,3 @@ async def test_call_after_the_end(redis_url: str) -> None:
     with pytest.raises(BrokerUnavailableError, match="has ended"):
         await wire.call("PING")
     await closed(wire)
-
-
-# WireKeeper
-
-
-async def test_wire_is_made_once_and_again_after_its_end(redis_url: str) -> None:
-    keeper = WireKeeper(Server(redis_url, timeout=5))
-    wires = await asyncio.gather(*(keeper.wire() for _ in range(20)))
-    assert len(set(wires)) == 1
-    await closed(wires[0])
-    assert await keeper.wire() is not wires[0]
-    await keeper.aclose()
-    with pytest.raises(BrokerUnavailableError, match="closed"):
-        await keeper.wire()
-
-
-async def test_wire_whose_making_fails_fails_all_who_wait(tmp_path: Path) -> None:
-    keeper = WireKeeper(Server(f"unix://{tmp_path}/nobody", timeout=5))
-    answers = await asyncio.gather(*(keeper.wire() for _ in range(20)), return_exceptions=True)
-    assert {type(answer) for answer in answers} == {BrokerUnavailableError}
-    await keeper.aclose()
-
-
-async def test_wire_is_made_even_if_the_first_to_want_it_gives_up(redis_url: str) -> None:
-    keeper = WireKeeper(Server(redis_url, timeout=5))
-    first, second = asyncio.create_task(keeper.wire()), asyncio.create_task(keeper.wire())
-    await asyncio.sleep(0)
-    first.cancel()
-    assert (await second).server_id
-    with pytest.raises(asyncio.CancelledError):
-        await first
-    await keeper.aclose()

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import hiredis
 
-from gateway.broker.wire import Argument, packed
+from gateway.broker.server import Argument, packed
 from tests.servers import RedisServer, free_port
 
 __all__ = ["Pair", "Plain"]
