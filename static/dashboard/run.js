@@ -138,6 +138,9 @@ const stopButton = new StopButton({
 $('stop').before(stopNote);
 stopNote.className = 'quiet not-small';
 
+/** The past was looked at before. */
+let past = false;
+/** @type {Scrubber} */
 const scrubber = new Scrubber(
   { root: document.querySelector('.scrub') ?? document.body, track: $('track'), density: $('density'), place: $('place'), live: $('to-live'), back: $('back'), play: $('play'), on: $('on') },
   {
@@ -154,7 +157,9 @@ const scrubber = new Scrubber(
     live,
     moved: () => {
       if (!player.moving) player.stop();
-      if (scrubber.offset !== null && panes.tab !== 'context' && !panes.reading) panes.choose('context');
+      // Who goes back wants to see the context; who looks at the log meanwhile keeps it.
+      if (scrubber.offset !== null && !past) panes.choose('context');
+      past = scrubber.offset !== null;
       context.again();
       for (const part of [head, waterfall, scrubber, inspector, panes]) painter.mark(part);
       named();
@@ -163,6 +168,7 @@ const scrubber = new Scrubber(
     playing: () => player.playing,
   },
 );
+/** @type {Player} */
 const player = new Player({
   marks: shownMarks,
   offset: () => scrubber.offset,
@@ -175,8 +181,8 @@ const player = new Player({
 let naming = 0;
 /** The address names the place that is looked at. */
 function named() {
-  clearTimeout(naming);
-  naming = setTimeout(() => {
+  window.clearTimeout(naming);
+  naming = window.setTimeout(() => {
     const fragment = scrubber.offset === null ? '' : `#o-${scrubber.offset}`;
     window.history.replaceState(null, '', location.pathname + location.search + fragment);
   }, ADDRESS_MS);

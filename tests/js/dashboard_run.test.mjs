@@ -1,8 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
+import { markAt, spanAt, totalsAt } from '../../static/dashboard/as_of.js';
 import { Axis, density } from '../../static/dashboard/axis.js';
+import { factsOf } from '../../static/dashboard/facts.js';
 import { found, severity, shownLines } from '../../static/dashboard/log_lines.js';
+import { Player } from '../../static/dashboard/player.js';
 import { Recording } from '../../static/dashboard/recording.js';
 import { Timeline, rowsOf, spent } from '../../static/dashboard/timeline.js';
 import { usageAreas } from '../../static/dashboard/usage_chart.js';
@@ -59,10 +62,9 @@ test('recording: what is kept is bounded, and what is left is exact', () => {
 });
 
 const AT = 1_700_000_000_000;
-function researched() {
-  const timeline = new Timeline();
+function researchedEvents() {
   const run = 'r';
-  const events = [
+  return [
     { type: 'agent_start', run, agent: 'researcher', model: 'atlas', at: AT },
     { type: 'step_start', run, seq: 0, at: AT + 100 },
     { type: 'agent_thinking', run, message: 'm', text: 'hm', at: AT + 1100 },
@@ -79,6 +81,11 @@ function researched() {
     { type: 'step_end', run, seq: 2, at: AT + 7000 },
     { type: 'agent_error', run, error: 'quota', at: AT + 8000 },
   ];
+}
+
+function researched() {
+  const timeline = new Timeline();
+  const events = researchedEvents();
   for (const event of told(events)) timeline.take(event);
   return timeline;
 }
@@ -193,4 +200,76 @@ test('timeline: a run whose start is no longer in the history is shown from its 
   ];
   for (const event of told(events, 4000)) timeline.take(event);
   assert.deepEqual(timeline.runs.map(({ run, model, first, span }) => [run, model, first, span.name, span.from, span.to, span.state]), [['r1', 'm', 4002, 'keeper', 5, 9, 'done']]);
+});
+
+test('as of: the totals of a run follow the place that is looked at, as a timeline of only what was told by then says', () => {
+  const events = [...researchedEvents().slice(0, 12), { type: 'message_discarded', run: 'r', message: 'm2', call: 'c', at: AT + 6350 }, ...researchedEvents().slice(12)];
+  const whole = new Timeline();
+  for (const one of told(events)) whole.take(one);
+  const run = whole.run('r');
+  for (let offset = 1; offset <= events.length; offset += 1) {
+    const [part, mirror] = [new Timeline(), new Mirror({ topic: 't' })];
+    for (const one of told(events.slice(0, offset))) {
+      part.take(one);
+      mirror.apply(one);
+    }
+    const now = part.now;
+    const wanted = totalsAt(part.run('r'), { moment: null, marks: part.marks, lines: part.logs, entry: undefined, now });
+    const { at } = whole.marks[markAt(whole.marks, offset)];
+    const entry = mirror.runs.find(({ run: id }) => id === 'r');
+    const about = { moment: { offset, at }, marks: whole.marks, lines: whole.logs, now: whole.now };
+    for (const known of [entry, undefined]) assert.deepEqual(totalsAt(run, { ...about, entry: known }), wanted, `at ${offset}`);
+    assert.deepEqual(factsOf(run, wanted, null).map(({ value, note }) => [value, note]), factsOf(part.run('r'), wanted, null).map(({ value, note }) => [value, note]));
+    for (const { span } of rowsOf(part.roots[0])) {
+      const same = rowsOf(whole.roots[0]).find((row) => row.span.first === span.first && row.span.kind === span.kind);
+      assert.equal(spanAt(same.span, { offset, at }).open, span.to === null, `${span.name} at ${offset}`);
+    }
+  }
+});
+
+test('player: a run is played at its pace, silence is cut, and it ends in the present', () => {
+  const at = [0, 100, 200, 60_200, 60_300];
+  const marks = at.map((ms, index) => ({ at: ms, offset: index + 1, tone: 'live', run: 'r', state: 'writing' }));
+  let [time, offset, next] = [0, null, null];
+  const went = [];
+  const player = new Player({
+    marks: () => marks,
+    offset: () => offset,
+    go: (to) => {
+      assert.ok(player.moving);
+      offset = to;
+      went.push([time, to]);
+    },
+    changed: () => {},
+    now: () => time,
+    later: (act, ms) => (next = { act, ms }),
+  });
+  const run = () => {
+    while (player.playing) {
+      time += next.ms;
+      next.act();
+    }
+  };
+  player.toggle();
+  assert.ok(player.playing);
+  run();
+  assert.deepEqual(went, [[0, 1], [100, 2], [200, 3], [1200, 4], [1300, null]]);
+  offset = 4;
+  player.toggle();
+  const late = next;
+  player.toggle();
+  late.act();
+  assert.deepEqual([player.playing, offset], [false, 4]);
+});
+
+test('player: a long run is over in half a minute', () => {
+  const marks = Array.from({ length: 2000 }, (_, index) => ({ at: index * 900, offset: index + 1, tone: 'live', run: 'r', state: 'writing' }));
+  let [time, offset, next] = [0, null, null];
+  const player = new Player({ marks: () => marks, offset: () => offset, go: (to) => (offset = to), changed: () => {}, now: () => time, later: (act, ms) => (next = { act, ms }) });
+  player.toggle();
+  while (player.playing) {
+    time += next.ms;
+    next.act();
+  }
+  assert.ok(time > 29_000 && time < 31_000, `${time} ms`);
 });
