@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from playwright.async_api import Browser, Page, expect
 
@@ -13,9 +14,10 @@ from gateway.broker.port import AppendRequest, Entry
 from gateway.codec import encode_event
 from gateway.context.approval import Approve
 from gateway.context.messages import Message, ToolCall
+from gateway.mirror import Mirror
 from gateway.publisher import Publisher
 from gateway.run import Run
-from gateway.types import START, Topic
+from gateway.types import START, Publication, Topic
 from tests.browser.looks import look
 from tests.e2e.processes import Gateway, until
 from tests.servers import RedisServer
@@ -168,6 +170,63 @@ async def test_scrubber_shows_the_context_as_it_was_and_nothing_of_the_past_can_
 
 NAMES = ["researcher", "Step 1", "model call", "query_metrics"]
 
+
+async def test_totals_follow_the_scrubber(gateway: Gateway, page: Page) -> None:
+    async with Publisher(gateway.redis_url) as publisher, publisher.run(TOPIC, agent="researcher") as run:
+        await run.add_message(Message.user("Why is checkout slow?"))
+        for number in (1, 2, 3):
+            await step(run, number, name="query_metrics", words="I look at the metrics.")
+        await run.log("error", "broken pipe", logger="agent.tools")
+    await open_run(page, gateway)
+    facts, tokens = page.locator("#facts"), page.locator("#facts > div", has_text="Tokens").locator("dd span").first
+    steps = page.locator("#facts > div", has_text="Steps").locator("dd")
+    await expect(tokens).to_have_text("6.2k")
+    await expect(facts.locator("div", has_text="Errors").locator("dd")).to_have_text("1")
+    await page.locator("#tab-context").click()
+    await page.locator("#track").focus()
+    for number, total in ((3, "3.1k"), (2, "1.0k")):
+        # A step's own start is a place to leap to, and so is its tool.
+        for _ in range(2):
+            await page.keyboard.press("Shift+ArrowLeft")
+        await expect(steps).to_have_text(str(number))
+        await expect(tokens).to_have_text(total)
+        await expect(facts).not_to_contain_text("Errors")
+        await expect(page.locator("#chip")).to_contain_text("Writing")
+    await expect(page.locator("#inspector .legend")).to_contain_text("output 40")
+    await page.locator("#tab-log").click()
+    await expect(page.locator("#log .log", has_text="request 1 sent")).not_to_have_class(re.compile("later"))
+    await expect(page.locator("#log .log", has_text="request 3 sent")).to_have_class(re.compile("later"))
+    await page.keyboard.press("p")
+    await expect(page.locator("#play")).to_have_attribute("aria-label", "Pause")
+    await expect(page.locator("#to-live")).to_have_attribute("aria-pressed", "true")  # it has come to the end
+    await expect(page.locator("#play")).to_have_attribute("aria-label", "Play")
+    await expect(tokens).to_have_text("6.2k")
+    await expect(page.locator("#chip")).to_contain_text("Done")
+
+
+async def test_play_goes_on_by_itself_and_a_hand_on_the_scrubber_stops_it(gateway: Gateway, page: Page) -> None:
+    async with Publisher(gateway.redis_url, flush_interval=0) as publisher, publisher.run(TOPIC, agent="a") as run:
+        for number in range(40):
+            await run.delta(f"word{number} ")
+            await asyncio.sleep(0.05)  # so far apart they are played
+        await open_run(page, gateway)
+        await page.locator("#tab-context").click()
+        await expect(page.locator("#context-lane")).to_contain_text("word39")
+        track = page.locator("#track")
+        await track.focus()
+        await page.keyboard.press("Home")
+        await expect(track).to_have_attribute("aria-valuenow", "1")
+        await page.keyboard.press("Space")
+        await expect(page.locator("#context-lane")).to_contain_text("word3 ")
+        await page.keyboard.press("ArrowLeft")
+        await expect(page.locator("#play")).to_have_attribute("aria-label", "Play")
+        stopped = await track.get_attribute("aria-valuenow")
+        await page.evaluate("new Promise(done => setTimeout(done, 300))")  # several times its pause between moves
+        await expect(track).to_have_attribute("aria-valuenow", str(stopped))
+        assert 1 < int(stopped or "0") < 40
+        await expect(page.locator("#context-lane")).not_to_contain_text("word39")
+
+
 FOLD = """async (topic) => {
     const { Gateway, Mirror } = await import('/static/gateway/index.js');
     const { Recording } = await import('/static/dashboard/recording.js');
@@ -185,9 +244,7 @@ FOLD = """async (topic) => {
 }"""
 
 
-async def test_context_at_the_top_is_the_gateways_own_state_however_the_history_came(
-    gateway: Gateway, page: Page
-) -> None:
+async def test_context_at_any_offset_is_exact_however_the_history_came(gateway: Gateway, page: Page) -> None:
     await page.goto(f"{gateway.url}/dashboard")
     async with Publisher(gateway.redis_url) as publisher, publisher.run(TOPIC, agent="researcher") as run:
         for number in range(1, 40):
@@ -199,6 +256,16 @@ async def test_context_at_the_top_is_the_gateways_own_state_however_the_history_
     snapshot = await gateway.topic(TOPIC)
     await page.wait_for_function("offset => window.recording.upto >= offset", arg=snapshot["offset"])
     assert json.loads(await page.evaluate("JSON.stringify(recording.at(recording.upto).snapshot())")) == snapshot
+    # And at any offset it is what Python's mirror makes of the same events.
+    mirror = Mirror(topic=TOPIC, epoch=snapshot["epoch"], offset=await page.evaluate("recording.floor"))
+    checked = 0
+    for told in json.loads(await page.evaluate("JSON.stringify(recording.events)")):
+        assert mirror.apply(msgspec.convert(told, Publication)) == "applied"
+        if mirror.offset % 7 == 0:
+            then = await page.evaluate("offset => JSON.stringify(recording.at(offset).snapshot())", mirror.offset)
+            assert json.loads(then) == mirror.snapshot()
+            checked += 1
+    assert checked > 10
 
 
 async def test_question_is_decided_from_the_page_and_settled_by_the_event_only(gateway: Gateway, page: Page) -> None:
