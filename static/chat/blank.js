@@ -79,8 +79,9 @@ export function loading() {
 /**
  * @param {string} topic
  * @param {{code: number, message: string}|null} error
+ * @param {HTMLElement|null} form - where another token could help
  */
-export function denied(topic, error) {
+export function denied(topic, error, form) {
   if (error?.code === 102) {
     return el('div', { class: 'empty' }, el('h2', {}, 'No such chat'), el('p', {}, 'The link may be cut short.'), el('a', { class: 'btn small', href: './' }, 'New chat'));
   }
@@ -89,8 +90,8 @@ export function denied(topic, error) {
     { class: 'empty' },
     icon('key', 'i-l quiet'),
     el('h2', {}, 'You cannot read this chat'),
-    el('p', {}, 'Your access does not include ', el('code', { class: 'mono' }, topic), error === null ? '.' : `: ${error.message}.`),
-    button({ label: 'Try again', text: 'Try again', style: 'small', press: () => location.reload() }),
+    el('p', {}, 'Your access does not include ', el('code', { class: 'mono' }, topic), error === null ? '.' : `: ${error.message}.`, form === null ? '' : ' With another token you may.'),
+    form ?? button({ label: 'Try again', text: 'Try again', style: 'small', press: () => location.reload() }),
   );
 }
 

@@ -18,7 +18,7 @@ export class Composer {
   #tooLong = false;
   /** The words that stand over what cannot be sent, as they are drawn. */
   #unsent = '';
-  #state = { agent: /** @type {string|null} */ (null), running: false, stopping: false, connection: 'connecting', allowed: true };
+  #state = { agent: /** @type {string|null} */ (null), running: false, stopping: false, connection: 'connecting', allowed: true, signedIn: true };
 
   /**
    * @param {Chat.ComposerOptions} options
@@ -54,6 +54,7 @@ export class Composer {
    * @param {boolean} state.stopping
    * @param {string} state.connection - how the socket looks
    * @param {boolean} state.allowed - whether this reader may send
+   * @param {boolean} state.signedIn - false for who was never let in
    */
   show(state) {
     this.#state = state;
@@ -75,10 +76,10 @@ export class Composer {
   }
 
   #drawNote() {
-    const { connection, allowed } = this.#state;
+    const { connection, allowed, signedIn } = this.#state;
     const over = excess(this.#box.value.trim());
     const long = over > 0 ? `Too long by ${number(over)} byte${over === 1 ? '' : 's'}: a message may have 64 KiB.` : '';
-    const state = !allowed ? 'You can read this chat. Ask its owner to write.' : connection === 'denied' ? 'Access ended, draft kept' : '';
+    const state = !allowed ? 'You can read this chat. Ask its owner to write.' : connection === 'denied' ? (signedIn ? 'Access ended, draft kept' : 'Sign in to write') : '';
     const note = state || long || (this.#editing !== null ? 'Changing a waiting message' : connection === 'offline' ? 'Offline, messages wait' : '');
     setText(this.#options.parts.note, note);
     this.#options.parts.note.hidden = note === '';

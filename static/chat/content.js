@@ -78,6 +78,19 @@ export function capital(name) {
   return name === 'you' || name === SOMEONE ? name.charAt(0).toUpperCase() + name.slice(1) : name;
 }
 
+/**
+ * Who wrote a message, as a label.
+ * @param {unknown} by
+ * @param {string} nobody - where nobody is named
+ */
+export function author(by, nobody) {
+  const name = person(by) ?? nobody;
+  return name === SOMEONE ? GUEST : name;
+}
+
+/** A person without a name, where it stands alone. */
+export const GUEST = 'Guest';
+
 /** Who did something and has no name: where people are not told apart. */
 export const SOMEONE = 'someone';
 

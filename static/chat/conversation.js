@@ -132,6 +132,10 @@ export class Conversation {
     if (view !== undefined) view.dirty = true;
   }
 
+  redrawAll() {
+    for (const view of this.#order) view.dirty = true;
+  }
+
   /**
    * The messages of people and agents, in order.
    * @returns {Element[]}

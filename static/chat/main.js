@@ -1,6 +1,6 @@
 /** The chat page: puts the parts together. */
 
-import { Gateway } from '../gateway/index.js';
+import { ErrorCode, Gateway } from '../gateway/index.js';
 import { pageToken } from '../token.js';
 import { addressOf, fragmentOf, freshTopic, messageOf, topicOf, wrongTopicOf } from './address.js';
 import { Announcer } from './announcer.js';
@@ -27,6 +27,7 @@ import { retryWhenUsed } from './retry.js';
 import { headRun, isLive } from './run_state.js';
 import { Scroller } from './scroll.js';
 import { connectionNotice, isStale, socketStatus, topicStatus } from './status.js';
+import { signIn, signInWords, tokenForm, wantsToken } from './sign_in.js';
 import { StopButton } from './stop_button.js';
 import { Stops } from './stops.js';
 import { storage } from './storage.js';
@@ -49,7 +50,8 @@ const topic = topicOf(location.search) ?? freshTopic(crypto.getRandomValues(new 
 const wrong = wrongTopicOf(location.search);
 if (wrong === null && topicOf(location.search) !== topic) history.replaceState(null, '', addressOf(topic) + location.hash);
 
-const gateway = new Gateway({ url: new URL('connection/websocket', document.baseURI).href, token: pageToken(), hiddenRate: 1 });
+const token = pageToken();
+const gateway = new Gateway({ url: new URL('connection/websocket', document.baseURI).href, token, hiddenRate: 1 });
 const subscription = gateway.subscribe(topic, { joins: true });
 const { mirror } = subscription;
 
@@ -181,7 +183,7 @@ const queue = new Queue({
 function stoppable() {
   const run = headRun(mirror);
   if (run !== null && isLive(run)) return { run: run.run };
-  const last = mirror.queue.findLast(({ id }) => own.has(id));
+  const last = mirror.queue.findLast(({ id, by }) => own.wrote(id, by));
   return last === undefined ? null : { message: last.id };
 }
 
@@ -247,7 +249,7 @@ const dock = {
     const stopping = running && run.cancel !== null ? { by: own.who(run.run, run.cancel.by), mode: run.cancel.mode, step: run.iteration } : null;
     const [act = null] = may('cancel') ? Object.values(stoppable() ?? {}) : [];
     if (run !== null && run.status !== 'running') stops.settle(run.run);
-    composer.show({ agent: run?.agent ?? null, running, stopping: stopping !== null, connection: socket.state, allowed: may('send') });
+    composer.show({ agent: run?.agent ?? null, running, stopping: stopping !== null, connection: socket.state, allowed: may('send'), signedIn: current !== null || !wantsToken(gateway.refusal) });
     stopButton.show({ act, asked: act !== null && stops.asked(act), stopping });
     queue.show(mirror, may);
     composer.check((message) => queue.has(message));
@@ -272,12 +274,15 @@ const dock = {
   },
 };
 
+const refusalWords = () => signInWords(gateway.refusal ?? { code: 0, reason: '' }, token !== undefined);
+
 let blank = '';
 function drawBlank() {
   const { state } = subscription;
   const nothing = mirror.offset === 0 && mirror.context.events.length === 0 && outbox.messages.length === 0;
   let name = '';
   if (wrong !== null) name = 'wrong';
+  else if (wantsToken(gateway.refusal)) name = 'sign-in';
   else if (state === 'denied') name = 'denied';
   else if (nothing && state === 'live') name = 'first';
   else if (nothing && (state === 'subscribing' || state === 'loading') && Date.now() - since > 400) name = 'loading';
@@ -285,7 +290,16 @@ function drawBlank() {
   else if (nothing && (blank === 'first' || blank === 'loading')) name = blank;
   if (name === blank) return;
   blank = name;
-  const made = { denied: () => denied(topic, subscription.error), first: () => firstRun(topic, (text) => composer.say(text)), loading, unheard, wrong: () => wrongTopic(wrong ?? '') }[name];
+  // Begins anew, as the page would with the token in its link; what is written stays in the box.
+  const enter = () => location.reload();
+  const made = {
+    'sign-in': () => signIn(refusalWords(), enter),
+    denied: () => denied(topic, subscription.error, subscription.error?.code === ErrorCode.PERMISSION_DENIED ? tokenForm(enter) : null),
+    first: () => firstRun(topic, (text) => composer.say(text)),
+    loading,
+    unheard,
+    wrong: () => wrongTopic(wrong ?? ''),
+  }[name];
   setChildren($('blank'), made === undefined ? [] : [made()]);
 }
 
@@ -304,7 +318,7 @@ function connectionChanged() {
     const action = words.retry ? { label: 'Try now', press: () => (gateway.state === 'refused' ? gateway.connect() : gateway.retryNow()) } : undefined;
     notices.show('connection', { tone: words.tone, symbol: words.tone === 'bad' ? 'key' : 'wait', title: words.title, text: words.text, action });
   }
-  if (gateway.state === 'refused') narrator.accessEnded();
+  if (gateway.state === 'refused') narrator.accessEnded(current === null && wantsToken(gateway.refusal) ? refusalWords().title : 'Your access ended.');
   if (subscription.state === 'live') {
     if (left !== null && mirror.offset - left > MANY) {
       notices.show('caught-up', { tone: 'tool', symbol: 'check', title: 'Up to date.', text: `${number(mirror.offset - left)} events arrived while you were away.`, short: true });
@@ -316,6 +330,13 @@ function connectionChanged() {
   }
   clock.hold(isStale(now));
   painter.mark(header);
+  painter.mark(dock);
+}
+
+/** Whose things are is known better now. */
+function ownChanged() {
+  conversation.redrawAll();
+  painter.mark(conversation);
   painter.mark(dock);
 }
 
@@ -376,6 +397,10 @@ function stateOfHead() {
 subscription.on('change', changed);
 subscription.on('state', connectionChanged);
 gateway.on('state', (state) => {
+  if (own.name !== gateway.user) {
+    own.name = gateway.user;
+    ownChanged();
+  }
   // It is told again after each attempt.
   if (state !== known) {
     known = state;
@@ -397,6 +422,7 @@ ticker.add(() => {
   if (mirror.offset > 0) memory.look(topic, titleOf(mirror), Date.now());
 });
 window.addEventListener('hashchange', follow);
+own.listen(window, ownChanged);
 retryWhenUsed({ gateway, page: document, now: () => Date.now() });
 
 const drawers = new Drawers(

@@ -68,9 +68,10 @@ export class Narrator {
     }
   }
 
-  accessEnded() {
+  /** @param {string} words */
+  accessEnded(words) {
     if (this.#ended) return;
     this.#ended = true;
-    this.#announcer.alert('Your access ended.');
+    this.#announcer.alert(words);
   }
 }

@@ -15,8 +15,12 @@ export class Own {
   /** @param {Pick<Storage, 'getItem'|'setItem'>} storage */
   constructor(storage) {
     this.#storage = storage;
+    this.#read();
+  }
+
+  #read() {
     try {
-      for (const act of JSON.parse(storage.getItem(STORED) ?? '[]')) this.#acts.add(String(act));
+      for (const act of JSON.parse(this.#storage.getItem(STORED) ?? '[]')) this.#acts.add(String(act));
     } catch {
       // What is stored is not ours to read.
     }
@@ -24,14 +28,40 @@ export class Own {
 
   /** @param {string} act - a message, a run, or a run and its call */
   add(act) {
+    // What another tab stored meanwhile stays there.
+    this.#read();
     this.#acts.add(act);
-    const [oldest] = this.#acts;
-    if (this.#acts.size > REMEMBERED) this.#acts.delete(oldest);
+    for (const oldest of this.#acts) {
+      if (this.#acts.size <= REMEMBERED) break;
+      this.#acts.delete(oldest);
+    }
     try {
       this.#storage.setItem(STORED, JSON.stringify([...this.#acts]));
     } catch {
       // Without room to store it, it is known as long as the page lives.
     }
+  }
+
+  /**
+   * Learn what this person does in other tabs of the browser.
+   * @param {Pick<EventTarget, 'addEventListener'>} tabs - where `storage` events come
+   * @param {() => void} changed
+   */
+  listen(tabs, changed) {
+    tabs.addEventListener('storage', (event) => {
+      if (/** @type {StorageEvent} */ (event).key !== STORED) return;
+      this.#read();
+      changed();
+    });
+  }
+
+  /**
+   * Whether a message is this reader's own, wherever it was sent from.
+   * @param {string|null} message
+   * @param {unknown} by - as the topic names the author
+   */
+  wrote(message, by) {
+    return this.has(message) || (this.name !== null && person(by) === this.name);
   }
 
   /** @param {string|null} act */
@@ -47,6 +77,7 @@ export class Own {
    */
   who(act, by) {
     const name = person(by);
-    return this.has(act) && (name === null || name === SOMEONE || this.name === null || name === this.name) ? 'you' : name;
+    if (this.name !== null && name === this.name) return 'you';
+    return this.has(act) && (name === null || name === SOMEONE || this.name === null) ? 'you' : name;
   }
 }

@@ -1,4 +1,4 @@
-import { SOMEONE, capital, person, readContent, sentence } from './content.js';
+import { SOMEONE, author, readContent, sentence } from './content.js';
 import { button, el, icon, setChildren } from './dom.js';
 import { initials } from './entries/user.js';
 
@@ -23,7 +23,7 @@ export class Queue {
 
   /** The own message that was written last and can be changed, or null. @returns {{id: string, text: string}|null} */
   get last() {
-    const row = this.#list.findLast(({ id, content }) => this.#options.own.has(id) && typeof content === 'string' && this.#changes.get(id)?.kind !== 'withdraw');
+    const row = this.#list.findLast(({ id, content, by }) => this.#options.own.wrote(id, by) && typeof content === 'string' && this.#changes.get(id)?.kind !== 'withdraw');
     return row === undefined ? null : { id: row.id, text: this.#textOf(row) };
   }
 
@@ -93,7 +93,7 @@ export class Queue {
       if (told || !this.has(id)) this.#changes.delete(id);
     }
     // The event of an own message may come before the reply that says that it is one.
-    const own = queue.slice(0, ROWS).map((/** @type {any} */ { id }) => this.#options.own.has(id));
+    const own = queue.slice(0, ROWS).map((/** @type {any} */ { id, by }) => this.#options.own.wrote(id, by));
     const shown = JSON.stringify([queue.slice(0, ROWS), own, queue.length, [...this.#changes], this.#open, may('edit'), may('withdraw')]);
     if (shown === this.#shown) return;
     this.#shown = shown;
@@ -119,8 +119,8 @@ export class Queue {
    */
   #row(row, may) {
     const { id, content, by } = row;
-    const own = this.#options.own.has(id);
-    const name = own ? 'You' : capital(person(by) ?? SOMEONE);
+    const own = this.#options.own.wrote(id, by);
+    const name = own ? 'You' : author(by, SOMEONE);
     const change = this.#changes.get(id);
     const text = el('span', { class: 'cut grow' }, el('span', { class: 'soft' }, `${name}: `), el(change?.kind === 'withdraw' ? 'del' : 'span', {}, this.#textOf(row)));
     const face = el('span', { class: `face ${own ? 'a' : 'b'}`, 'aria-hidden': 'true' }, initials(name));

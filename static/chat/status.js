@@ -1,5 +1,6 @@
 /** What the page says about its connection. Pure. */
 
+import { wantsToken } from './sign_in.js';
 import { clockTime, number } from './time.js';
 
 /** A connection that comes about sooner is not spoken of, in ms. */
@@ -11,14 +12,14 @@ const NOTICE_MS = 3000;
  * @param {Chat.Facts} facts
  * @returns {Chat.Shown} the socket's state, for the foot of the list
  */
-export function socketStatus({ gateway, retryAt, since, now }) {
+export function socketStatus({ gateway, retryAt, since, now, refusal, current }) {
   switch (gateway) {
     case 'connected':
       return { state: 'live', text: 'Connected' };
     case 'offline':
       return { state: 'offline', text: `Offline since ${clockTime(since)}` };
     case 'refused':
-      return { state: 'denied', text: 'Access ended' };
+      return { state: 'denied', text: current === null && wantsToken(refusal) ? 'Not signed in' : 'Access ended' };
     case 'closed':
       return { state: 'denied', text: 'Closed' };
     case 'reconnecting': {
@@ -70,6 +71,8 @@ export function connectionNotice(facts) {
   const { gateway, since, now, refusal, current } = facts;
   const asOf = current === null ? '' : ` What you see is from ${clockTime(current, { seconds: true })}.`;
   if (gateway === 'refused') {
+    // Who was never in is told so where the conversation would stand.
+    if (wantsToken(refusal)) return current === null ? null : { tone: 'bad', title: 'Your access ended.', text: `Your draft is kept.${asOf}`, retry: false };
     return { tone: 'bad', title: 'Your access ended.', text: `${refusal?.reason ? `The gateway says: ${refusal.reason}. ` : ''}Your draft is kept.`, retry: true };
   }
   if (gateway === 'offline') return { tone: 'wait', title: 'You are offline.', text: `Runs go on without us.${asOf}`, retry: false };

@@ -1,3 +1,4 @@
+import { GUEST } from './content.js';
 import { el, setChildren, setText } from './dom.js';
 import { initials } from './entries/user.js';
 import { number } from './time.js';
@@ -49,7 +50,6 @@ export class Watchers {
       );
       this.#readers.clear();
     }
-    this.#options.own.name = this.#readers.get(this.#options.client() ?? '')?.user || null;
     this.#options.mark();
   }
 
@@ -67,7 +67,7 @@ export class Watchers {
     for (const { client, user } of this.#readers.values()) {
       const own = client === mine || (user !== '' && user === this.#options.own.name);
       const key = user === '' ? `${client} ` : user;
-      if (!people.has(key) || own) people.set(key, { name: own ? 'You' : user || 'Guest', own });
+      if (!people.has(key) || own) people.set(key, { name: own ? 'You' : user || GUEST, own });
     }
     return [...people.values()];
   }

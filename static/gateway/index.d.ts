@@ -268,6 +268,8 @@ export class Gateway {
   refusal: { code: number; reason: string } | null;
   /** What this reader may do everywhere; null before the first connection. */
   grants: any[] | null;
+  /** Who this reader is to the gateway, the `by` of its actions; null for an anonymous one, and before the first connection. */
+  user: string | null;
   /** The name of the connection, by which presence knows this reader; null before the first. */
   client: string | null;
   /** Whether what is shown is current. */

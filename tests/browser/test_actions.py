@@ -82,6 +82,26 @@ async def test_message_sent_in_one_tab_and_its_answer_are_in_both(stage: Stage) 
     await expect(other.locator("#lane .user .who")).not_to_contain_text("You")
 
 
+async def test_own_message_is_own_in_every_tab_of_the_browser(stage: Stage) -> None:
+    one, stranger = await stage.tab(0), await stage.tab(1)
+    other = await one.context.new_page()
+    await other.goto(one.url)
+    await expect(other.locator("#conn")).to_contain_text("Live")
+    await say(one, "Mine")
+    for page in (one, other):
+        await expect(page.locator("#queue li:not(.only-tiny)")).to_contain_text("You: Mine")
+        await expect(page.get_by_role("button", name="Withdraw this message")).to_have_count(1)
+    await expect(stranger.locator("#queue li:not(.only-tiny)")).to_contain_text("Guest: Mine")
+
+    async def answer(run: Run, _: Message) -> None:
+        await run.add_message(Message.assistant("Yes."))
+
+    async with stage.working(answer):
+        for page in (one, other):
+            await expect(page.locator("#lane .user .who")).to_contain_text("You")
+        await expect(stranger.locator("#lane .user .who")).to_contain_text("Guest")
+
+
 async def test_edited_approval_in_one_tab_reaches_the_agent_and_the_other_tab(stage: Stage) -> None:
     one, other = await stage.tab(0), await stage.tab(1)
     async with stage.publisher.run("t", agent="support") as run:

@@ -111,7 +111,7 @@ async def test_result_that_is_no_json_is_shown_as_it_is(page: Page, gateway: Gat
     await expect(shown.locator("span")).to_have_count(0)
 
 
-async def test_people_without_names_are_someone(browser: Browser, page: Page, gateway: Gateway) -> None:
+async def test_people_without_names_are_guests(browser: Browser, page: Page, gateway: Gateway) -> None:
     await opened(page, gateway)
     other = await browser.new_page()
     await opened(other, gateway)
@@ -121,7 +121,7 @@ async def test_people_without_names_are_someone(browser: Browser, page: Page, ga
         await other.get_by_role("button", name="Stop", exact=True).click()
         await asyncio.Event().wait()
     await expect(page.locator("#lane")).to_contain_text("Stopped by someone")
-    await expect(page.locator("#lane .who")).to_contain_text("Someone")
+    await expect(page.locator("#lane .who")).to_contain_text("Guest")
     await expect(page.locator("#lane")).not_to_contain_text("anonymous")
 
 

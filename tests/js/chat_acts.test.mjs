@@ -228,3 +228,41 @@ test('originals: a summary of summaries opens to those', async () => {
   const { mirror } = await originals(paged([...log, outer]), { seq: 8, from: 0, to: 5 });
   assert.deepEqual(texts(mirror), ['text 0', 'short', 'text 4', 'text 5']);
 });
+
+// Whose things are
+
+test('own: what another tab of the browser did is own as soon as it is stored', () => {
+  const kept = new Map();
+  const storage = { getItem: (key) => kept.get(key) ?? null, setItem: (key, value) => void kept.set(key, value) };
+  const [one, other] = [new Own(storage), new Own(storage)];
+  const tabs = new EventTarget();
+  let told = 0;
+  other.listen(tabs, () => (told += 1));
+  one.add('m1');
+  assert.equal(other.has('m1'), false);
+  tabs.dispatchEvent(Object.assign(new Event('storage'), { key: 'gateway.own' }));
+  tabs.dispatchEvent(Object.assign(new Event('storage'), { key: 'something else' }));
+  assert.equal(other.has('m1'), true);
+  assert.equal(told, 1);
+  other.add('m2');
+  assert.deepEqual(JSON.parse(kept.get('gateway.own')), ['m1', 'm2']);
+});
+
+test('own: the user of this page is "you" wherever it acted, and nobody else is', () => {
+  const own = new Own(nowhere);
+  assert.equal(own.wrote('m1', 'ann'), false);
+  assert.equal(own.wrote('m1', null), false);
+  own.name = 'ann';
+  assert.equal(own.wrote('m1', 'ann'), true);
+  assert.equal(own.wrote('m1', 'bob'), false);
+  assert.equal(own.who('r1', 'ann'), 'you');
+  assert.equal(own.who('r1', 'bob'), 'bob');
+});
+
+test('own: among people without names only what this browser did is its own', () => {
+  const own = new Own(nowhere);
+  own.add('m1');
+  assert.equal(own.wrote('m1', 'anonymous'), true);
+  assert.equal(own.wrote('m2', 'anonymous'), false);
+  assert.equal(own.who('m2', 'anonymous'), 'someone');
+});

@@ -3,6 +3,7 @@ import { test } from 'node:test';
 
 import { addressOf, fragmentOf, freshTopic, messageOf, topicOf, wrongTopicOf } from '../../static/chat/address.js';
 import { JsonScanner, fields, layout, oneLine } from '../../static/chat/json_text.js';
+import { signInWords, wantsToken } from '../../static/chat/sign_in.js';
 import { connectionNotice, isStale, socketStatus, topicStatus } from '../../static/chat/status.js';
 import { ServerClock, daysAgo, duration, elapsed, shortNumber, spoken } from '../../static/chat/time.js';
 import { TopicMemory, groups, titleOf } from '../../static/chat/topics.js';
@@ -145,9 +146,33 @@ test('status: the way back is counted down, and gets a notice after a while', ()
 
 test('status: offline and refused', () => {
   assert.equal(topicStatus({ ...FACTS, gateway: 'offline', topic: 'reconnecting' }).state, 'offline');
-  const refused = { ...FACTS, gateway: 'refused', topic: 'ended', refusal: { code: 3500, reason: 'invalid token' } };
+  const refused = { ...FACTS, gateway: 'refused', topic: 'ended', current: 1000, refusal: { code: 3503, reason: 'asked to leave' } };
   assert.deepEqual(topicStatus(refused), { state: 'denied', text: 'Access ended' });
-  assert.match(connectionNotice(refused)?.text ?? '', /invalid token.*Your draft is kept/);
+  assert.match(connectionNotice(refused)?.text ?? '', /asked to leave.*Your draft is kept/);
+});
+
+test('status: who was let in and whose token ended is told apart from who never was', () => {
+  const refused = { ...FACTS, gateway: 'refused', topic: 'ended', current: 1000, refusal: { code: 109, reason: 'token expired' } };
+  assert.equal(connectionNotice(refused)?.title, 'Your access ended.');
+  assert.equal(topicStatus({ ...refused, current: null }).text, 'Not signed in');
+  assert.equal(connectionNotice({ ...refused, current: null }), null);
+});
+
+for (const [code, given, title] of [
+  [101, false, 'This gateway asks for a token'],
+  [109, true, 'Your token has expired'],
+  [101, true, 'This gateway does not take your token'],
+  [3500, true, 'This gateway does not take your token'],
+]) {
+  test(`sign in: ${code}, ${given ? 'with' : 'without'} a token`, () => {
+    assert.equal(wantsToken({ code, reason: 'it says why' }), true);
+    assert.equal(signInWords({ code, reason: 'it says why' }, given).title, title);
+  });
+}
+
+test('sign in: what another token cannot help is not asked for one', () => {
+  assert.equal(wantsToken(null), false);
+  assert.equal(wantsToken({ code: 3504, reason: 'connection limit' }), false);
 });
 
 class Storage {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { pageToken } from '../../static/token.js';
+import { keepToken, pageToken, readToken } from '../../static/token.js';
 
 function tab(hash = '', kept = new Map(), { locked = false } = {}) {
   const replaced = [];
@@ -42,4 +42,24 @@ test('other fragments are left alone', () => {
 test('a browser that keeps nothing has it for the page', () => {
   assert.equal(pageToken(tab('#token=a', new Map(), { locked: true })), 'a');
   assert.equal(pageToken(tab('', new Map(), { locked: true })), undefined);
+});
+
+for (const [pasted, token] of [
+  ['a.b-c_D.9', 'a.b-c_D.9'],
+  ['  a.b.c\n', 'a.b.c'],
+  ['Bearer a.b.c', 'a.b.c'],
+  ['https://example.org/?topic=t#token=a.b.c', 'a.b.c'],
+  ['two words', null],
+  ['', null],
+  ['https://example.org/', null],
+]) {
+  test(`token: pasted as ${JSON.stringify(pasted)}`, () => assert.equal(readToken(pasted), token));
+}
+
+test('token: kept for the tab, and said where it cannot be', () => {
+  const kept = new Map();
+  assert.equal(keepToken('a.b', { sessionStorage: { setItem: (key, value) => void kept.set(key, value) } }), true);
+  assert.deepEqual([...kept.values()], ['a.b']);
+  const full = { setItem() { throw new Error('full'); } };
+  assert.equal(keepToken('a.b', { sessionStorage: full }), false);
 });

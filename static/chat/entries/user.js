@@ -1,4 +1,4 @@
-import { capital } from '../content.js';
+import { author } from '../content.js';
 import { el, setText } from '../dom.js';
 import { clockTime } from '../time.js';
 import { EntryView } from './entry.js';
@@ -28,8 +28,8 @@ export class UserView extends EntryView {
 
   render() {
     const { name, message, text, at, attachments, pending } = this.entry;
-    const own = pending !== undefined || this.page.own.has(message);
-    const shown = own ? 'You' : capital(name ?? 'User');
+    const own = pending !== undefined || this.page.own.wrote(message, name);
+    const shown = own ? 'You' : author(name, 'User');
     this.look('user');
     this.element.classList.toggle('pending', pending !== undefined);
     setText(this.node, initials(shown));
