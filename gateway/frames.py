@@ -286,14 +286,22 @@ def with_tags(line: bytes, first: int) -> bytes:
     return b'%b,"tags":{"from":"%d"}}}}' % (line[:-3], first)
 
 
+def _head(length: int) -> bytes:
+    if length < 126:
+        return b"\x81" + length.to_bytes(1)
+    if length < 65536:
+        return b"\x81\x7e" + length.to_bytes(2)
+    return b"\x81\x7f" + length.to_bytes(8)
+
+
+_HEADS = [_head(length) for length in range(4096)]
+"""Of nearly all frames: every event passes here."""
+
+
 def text_frame(payload: bytes) -> bytes:
     """Make an unmasked websocket text frame (RFC 6455, 5.2) that any number of connections can share."""
     length = len(payload)
-    if length < 126:
-        return b"\x81" + length.to_bytes(1) + payload
-    if length < 65536:
-        return b"\x81\x7e" + length.to_bytes(2) + payload
-    return b"\x81\x7f" + length.to_bytes(8) + payload
+    return (_HEADS[length] if length < len(_HEADS) else _head(length)) + payload
 
 
 def text_frames(lines: Iterable[bytes]) -> bytes:
