@@ -12,7 +12,7 @@ from gateway.audience import Audiences
 from gateway.broker.port import Broker, History, Link
 from gateway.catchup import CatchUp
 from gateway.control import PERIOD, Control
-from gateway.errors import BrokerUnavailableError
+from gateway.errors import BrokerError, BrokerUnavailableError
 from gateway.fanout import Fanout
 from gateway.folds import Folds
 from gateway.frames import publication_of
@@ -325,6 +325,9 @@ class Hub:
             self._topics[name] = topic
             self._channels[topic.channel] = topic
             self._opening[name] = self._spawn(self._open(topic))
+        elif not topic.known and self._opening[name].done():
+            # The store refused to read it; it may have been put right since.
+            self._opening[name] = self._spawn(self._open(topic))
         topic.pins += 1
         try:
             if not topic.known:
@@ -396,6 +399,10 @@ class Hub:
                 await asyncio.sleep(delay)
                 delay = min(delay * 2, longest)
                 continue
+            except BrokerError as error:
+                # Held and distrusted it stays, for the audit to try again: one topic must not keep all others unsure.
+                logger.warning("topic %s cannot be read: %s", topic.name, error)
+                return
             if topic.release():
                 break
         self._fanout.schedule(topic)
@@ -437,7 +444,10 @@ class Hub:
                     history = await self.broker.read(topic.name, position, limit=0, seen=True)
                 except BrokerUnavailableError:
                     break
-                if _is_behind(topic, history):
+                except BrokerError as error:
+                    logger.debug("topic %s cannot be read: %s", topic.name, error)
+                    continue
+                if topic.held or _is_behind(topic, history):
                     self._heal(topic, found="audit")
 
 

@@ -8,7 +8,7 @@ from urllib.parse import quote
 from gateway.approval_state import ApprovalState
 from gateway.broker.port import Appended, AppendRequest, Broker, Busy, Change, Condition, Entry
 from gateway.codec import encode_event
-from gateway.errors import BrokerUnavailableError
+from gateway.errors import BrokerError, BrokerUnavailableError
 from gateway.recorder import lost_event
 from gateway.types import START, Topic
 
@@ -71,7 +71,14 @@ class Sweeper:
         for topic, until in rests.items():
             if until > now:
                 continue
-            at = await self.look(topic)
+            try:
+                at = await self.look(topic)
+            except BrokerUnavailableError:
+                raise
+            except BrokerError as error:
+                # Something is wrong with this topic alone: the runs of all others are looked after.
+                _logger.warning("topic %s cannot be looked at: %s", topic, error)
+                at = None
             if at is None:
                 # A worker's, or what a dead run left behind: the note is not this one's to take away.
                 rests[topic] = now + _REST

@@ -14,6 +14,7 @@ from redis.asyncio import Redis
 from gateway.broker.port import History, Trimmed
 from gateway.broker.redis import RedisBroker
 from gateway.connection import Connection
+from gateway.errors import BrokerError
 from gateway.hub import Hub
 from gateway.mirror import Mirror
 from gateway.types import Position, Publication, Topic
@@ -224,6 +225,65 @@ async def test_silent_loss_is_found_by_the_audit(redis_url: str, key_prefix: str
         with deaf(gateway.hub):
             await append(broker, "silent", {"n": 2})
         await follower.until(2)
+
+
+async def test_topic_that_cannot_be_read_takes_the_audit_from_no_other(
+    redis_url: str, key_prefix: str, broker: RedisBroker, redis: "Redis"
+) -> None:
+    async with serve(redis_url, key_prefix, audit_interval=0.1) as gateway, gateway.plain() as plain:
+        follower = Following(plain, "whole")
+        for topic in ("spoiled", "whole"):
+            await append(broker, topic, {"n": 1})
+            await (plain.ask("subscribe", {"channel": topic}) if topic == "spoiled" else follower.start())
+        key = broker.channel(Topic("spoiled"))
+        await redis.delete(key)
+        await redis.set(key, "somebody else's")
+        asked = gateway.hub.broker.read
+        refused: list[Topic] = []
+
+        async def noted(topic: Topic, *args: Any, **named: Any) -> History:
+            try:
+                return await asked(topic, *args, **named)
+            except BrokerError:
+                refused.append(topic)
+                raise
+
+        gateway.hub.broker.read = noted  # type: ignore[method-assign]
+        await eventually(lambda: len(refused) > 1)
+        with deaf(gateway.hub):
+            await append(broker, "whole", {"n": 2})
+        await follower.until(2)
+        assert {*refused} == {"spoiled"}
+
+
+async def test_right_that_is_taken_away_for_a_while_costs_no_event(tmp_path: Path, key_prefix: str) -> None:
+    """Reads are refused, not unanswered: what came meanwhile is read once they are allowed again."""
+    with RedisServer(tmp_path) as server:
+        broker = RedisBroker(server.url, key_prefix=key_prefix)
+        async with (
+            Redis(port=server.port) as redis,
+            serve(server.url, key_prefix, audit_interval=0.1) as gateway,
+            gateway.plain() as plain,
+            gateway.plain() as other,
+        ):
+            await append(broker, "barred", {"n": 1})
+            follower = Following(plain, "barred")
+            await follower.start()
+            with deaf(gateway.hub):
+                await append(broker, "barred", {"n": 2})
+            await redis.acl_setuser("default", enabled=True, nopass=True, keys=["*"], commands=["-evalsha", "-eval"])
+            gaps = gateway.hub.measures.gaps["live"]
+            gateway.hub.received(broker.channel(Topic("barred")), b"other 3 3 log\n{}")
+            topic = gateway.hub._topics["barred"]
+            assert gateway.hub.measures.gaps["live"] > gaps
+            await eventually(lambda: topic.syncing is not None and topic.syncing.done())
+            error = await other.ask("subscribe", {"channel": "new"})
+            assert (error["code"], error["temporary"]) == (100, True)
+            await redis.acl_setuser("default", enabled=True, nopass=True, commands=["+evalsha", "+eval"])
+            await append(broker, "barred", {"n": 3})
+            await follower.until(3)
+            assert (await other.ask("subscribe", {"channel": "new"}))["epoch"] == ""
+        await broker.aclose()
 
 
 async def test_hole_over_compacted_deltas_is_tagged(served: Gateway, broker: RedisBroker) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import shutil
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
@@ -9,10 +10,12 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from redis.asyncio import Redis
 
 from gateway.broker.redis import RedisBroker
 from gateway.broker.wire import LATE
 from gateway.context.messages import Message, ToolCall
+from gateway.errors import BrokerUnavailableError
 from gateway.publisher import Publisher
 from gateway.sweeper import Sweeper
 from gateway.types import START, Topic
@@ -64,6 +67,63 @@ async def test_gateway_ends_dead_runs_that_nobody_watches(redis_url: str, key_pr
 
 async def _lost(broker: RedisBroker, topic: Topic) -> bool:
     return await statuses(broker, topic) == ["lost"]
+
+
+async def test_topic_that_cannot_be_looked_at_keeps_no_other_from_it(
+    redis_url: str, key_prefix: str, broker: RedisBroker
+) -> None:
+    topics = [Topic(f"chat:{number}") for number in range(20)]
+    for topic in topics:
+        await die(broker, topic=topic)
+    async with Redis.from_url(redis_url) as redis:
+        for spoiled in topics[::2]:
+            await redis.delete(broker.channel(spoiled))
+            await redis.set(broker.channel(spoiled), "somebody else's")
+    async with serve(redis_url, key_prefix):
+        for topic in topics[1::2]:
+            await until(partial(_lost, broker, topic))
+
+
+@pytest.mark.parametrize("how", ["memory", "disk"])
+async def test_store_that_took_no_writes_for_longer_than_the_lease_kills_nobody(tmp_path: Path, how: str) -> None:
+    """It answered all the time, so no connection was lost: what it refused was the renewals, too."""
+    with RedisServer(tmp_path / "data", {"save": "3600 1"}) as server:
+        broker, other = RedisBroker(server.url, timeout=1), RedisBroker(server.url, timeout=1)
+        sweeper = Sweeper(other)
+        await die(broker, lease=2000)  # which stands for one that lives, and waits to try again
+        await other.due(until=0)
+        await asyncio.sleep(2.1)  # its connection is older than the lease by now
+        async with Redis(port=server.port) as redis:
+            await refuse_writes(server, redis, how)
+            with pytest.raises(BrokerUnavailableError):
+                await sweeper.sweep()
+            await allow_writes(redis, how)
+        assert await sweeper.look(TOPIC) is not None
+        assert await statuses(broker) == ["running"]
+        await broker.aclose()
+        await other.aclose()
+
+
+async def refuse_writes(server: RedisServer, redis: Redis, how: str) -> None:
+    """Bring a server into a state in which it answers and takes nothing."""
+    if how == "memory":
+        await redis.config_set("maxmemory", "1")
+        return
+    shutil.rmtree(server.directory)  # it saves there in vain, as on a disk that is full
+    await redis.bgsave()
+    await until(partial(_failed_to_save, redis))
+
+
+async def _failed_to_save(redis: Redis) -> bool:
+    persistence = await redis.info("persistence")
+    return bool(persistence["rdb_last_bgsave_status"] != "ok")
+
+
+async def allow_writes(redis: Redis, how: str) -> None:
+    if how == "memory":
+        await redis.config_set("maxmemory", "0")
+    else:
+        await redis.config_set("stop-writes-on-bgsave-error", "no")
 
 
 async def test_many_sweepers_write_one_end(redis_url: str, key_prefix: str, broker: RedisBroker) -> None:

@@ -38,6 +38,9 @@ _PASSING = re.compile(
 )
 """Errors that say "not now" or "not here"; Redis 6.2 wraps those that come out of a script."""
 
+_REFUSING = {"CLUSTERDOWN", "LOADING", "MASTERDOWN", "OOM", "MISCONF", "NOREPLICAS", "BUSY"}
+"""Those of a server that refuses the same to everybody for a while."""
+
 _REDIRECTED = re.compile(r"(MOVED|ASK) (\d+) (.*):(\d+)")
 """What a server of a cluster says that has done nothing, as another one has the key's slot."""
 
@@ -302,6 +305,9 @@ class Wire(asyncio.Protocol):
         passing = _PASSING.search(text)
         if passing is None:
             return BrokerError(f"Redis at {self.server.name} answered: {explained(text)}")
+        if passing[1] in _REFUSING:
+            # The living could not renew their leases either, though no connection was lost.
+            self.server.steady_since = max(self.server.steady_since, self._loop.time())
         if passing[1] == "READONLY":
             # It was a master at the connect: what every connection knows of it is no longer true.
             for wire in tuple(self.server.wires):

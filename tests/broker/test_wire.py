@@ -158,7 +158,20 @@ async def test_call_that_the_server_refuses(redis_url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "code", ["TRYAGAIN", "MOVED", "ASK", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "READONLY", "OOM"]
+    "code",
+    [
+        "TRYAGAIN",
+        "MOVED",
+        "ASK",
+        "CLUSTERDOWN",
+        "LOADING",
+        "MASTERDOWN",
+        "READONLY",
+        "OOM",
+        "MISCONF",
+        "NOREPLICAS",
+        "BUSY",
+    ],
 )
 @pytest.mark.parametrize("frame", ["{} not now", "ERR Error running script (call to f_1): @user_script:1: -{} not now"])
 async def test_call_that_can_succeed_later(redis_url: str, code: str, frame: str) -> None:
