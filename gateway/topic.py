@@ -124,6 +124,11 @@ class HubTopic:
         events = max((self.ring.end - subscriber.cursor for subscriber in behind), default=0)
         return {"readers": len(behind), "events": max(events, 0)}
 
+    @property
+    def held(self) -> bool:
+        """Whether what is heard is kept back until the history has been read."""
+        return self._held is not None
+
     def hear(self, payload: bytes) -> Literal["new", "nothing", "gap"]:
         """Take one publication off the link; ``gap`` asks for the history to be read."""
         if self._held is not None:
