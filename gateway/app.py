@@ -31,6 +31,7 @@ from gateway.exposition import routes as metrics_routes
 from gateway.hub import Hub
 from gateway.metrics import Sources
 from gateway.origin import OriginGuard, origins_of
+from gateway.prices import read_prices
 from gateway.run_watch import RunWatch
 from gateway.settings import Settings, SettingsError
 from gateway.site import Site
@@ -170,6 +171,7 @@ class _Endpoints:
         self._settings = settings
         self._admission = admission
         self._given = broker
+        self._prices = read_prices(settings.prices)
         self._hub: Hub | None = None
         self.site = Site(static_directory())
         self.websocket: WebsocketEndpoint | None = None
@@ -195,7 +197,7 @@ class _Endpoints:
         wheel, runs, sweeper = Wheel(settings, each_step), RunWatch(), Sweeper(broker)
         app.state.hub = hub
         app.state.wheel = wheel
-        self.websocket = WebsocketEndpoint(hub, Actions(broker), wheel, self._admission)
+        self.websocket = WebsocketEndpoint(hub, Actions(broker, prices=self._prices), wheel, self._admission)
         hub.start()
         self._hub = hub
         self._admission.authority.revoked = hub.control.revoked

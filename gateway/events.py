@@ -142,6 +142,7 @@ class AgentStart(_Event, frozen=True, kw_only=True, tag="agent_start"):
         topic: A sub-agent's own topic, where the event stands on its parent's.
         input: What it is asked to do.
         max_iterations: How many model requests it may make.
+        policy: What its worker does about messages that come meanwhile; None: they wait for their turn.
         trace: The W3C `traceparent` of its span, where it is traced.
 
     """
@@ -152,6 +153,7 @@ class AgentStart(_Event, frozen=True, kw_only=True, tag="agent_start"):
     topic: str | None = None
     input: Any = None
     max_iterations: int | None = None
+    policy: str | None = None
     trace: str | None = None
 
 

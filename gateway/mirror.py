@@ -241,6 +241,7 @@ class Mirror:
             started_at=integer(event.get("at")),
             calls={},
             usage=no_usage(),
+            policy=text(event.get("policy")),
         )
 
     def _fold_context(self, event: _Event, run: str | None) -> None:

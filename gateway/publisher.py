@@ -20,6 +20,7 @@ from gateway.errors import BrokerUnavailableError, ContextTooLargeError, Publish
 from gateway.event_types import check_publishable
 from gateway.hearing import Ear, Hearing
 from gateway.patience import Patience
+from gateway.policies import Policy
 from gateway.resumption import Resumption
 from gateway.run import Run
 from gateway.start import Start
@@ -182,7 +183,7 @@ class Publisher:
             raise ValueError("expected a ticket of topic, run and token")
         return Run(self, Resumption(topic=parse_topic(parts[0]), run=_checked_id(parts[1]), token=parts[2]))
 
-    def take(self, state: TopicState, *, agent: str, model: str | None = None, latest: bool = False) -> Run | None:
+    def take(self, state: TopicState, *, agent: str, model: str | None = None, policy: Policy = "queue") -> Run | None:
         """Open a run that answers the oldest message waiting on a topic; None where none waits.
 
         Entering it raises `ConditionError` where somebody has taken or withdrawn the message since.
@@ -191,12 +192,14 @@ class Publisher:
             state: The topic as it has just been read.
             agent: The agent's name.
             model: The model's name; None leaves it open.
-            latest: Answer the newest one instead, and withdraw the older ones.
+            policy: What is done about messages that come meanwhile, which the run's start tells readers; ``latest``
+                answers the newest one, and withdraws the older ones.
 
         """
         queue = state.mirror.state()["queue"]
         if not queue:
             return None
+        latest = policy == "latest"
         start = Start(
             topic=state.topic,
             run=new_id(),
@@ -204,6 +207,7 @@ class Publisher:
             model=model,
             taken=queue[-1 if latest else 0],
             superseded=queue[-1 - _MAX_SUPERSEDED : -1] if latest else (),
+            policy=None if policy == "queue" else policy,
             state=state,
         )
         return Run(self, start)

@@ -94,6 +94,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         str,
         Meta(description='JSON file of the same, with redactions: {"users": […], "anonymous": […]} of a token\'s caps'),
     ] = ""
+    prices: Annotated[
+        str,
+        Meta(
+            description="JSON file of what models cost, in US dollars a million tokens, told to all who connect: "
+            '{"<model, * for any characters>": {"input", "output", "cached"?, "written"?}}; empty: no costs '
+            "are shown"
+        ),
+    ] = ""
     key_prefix: Annotated[str, Meta(description="first part of every Redis key and channel", min_length=1)] = "gw"
     workers: Annotated[int, Meta(description="processes that share the port", ge=1)] = 1
     ping_interval: Annotated[_Seconds, Meta(description="seconds between the gateway's pings on a connection")] = 25.0

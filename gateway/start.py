@@ -84,6 +84,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
         taken: The waiting message that it answers, an entry of the mirror's queue; None for none.
         superseded: Waiting messages that it answers by the taken one: they are withdrawn.
         state: The topic as somebody has just read it; None reads it.
+        policy: What is done about messages that come meanwhile, for readers to know; None: they wait for their turn.
         trace: The `traceparent` that its start carries; None for none.
 
     """
@@ -100,6 +101,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     taken: Mapping[str, Any] | None = None
     superseded: Sequence[Mapping[str, Any]] = ()
     state: TopicState | None = None
+    policy: str | None = None
     trace: str | None = None
 
     async def begin(self, publisher: "Publisher") -> Begun:
@@ -219,6 +221,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
             "parent": self.parent,
             "input": self.input,
             "max_iterations": self.max_iterations,
+            "policy": self.policy,
             "trace": self.trace,
         }
         return outgoing(event | {name: value for name, value in optional.items() if value is not None})

@@ -99,6 +99,7 @@ class RunState(msgspec.Struct, kw_only=True):
     usage: Counters = {}
     iteration: int = 0
     cancel: dict[str, Any] | None = None
+    policy: str | None = None
 
     @property
     def live(self) -> bool:

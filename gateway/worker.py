@@ -153,7 +153,7 @@ class Worker:
         try:
             policy = _checked(self._policy(topic)) if callable(self._policy) else self._policy
             state = await self._publisher.read(topic)
-            run = self._publisher.take(state, agent=self._name, model=self._model, latest=policy == "latest")
+            run = self._publisher.take(state, agent=self._name, model=self._model, policy=policy)
             if run is None:
                 await self._rest(topic)
                 return

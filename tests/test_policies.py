@@ -201,6 +201,17 @@ async def test_latest_of_those_that_waited_for_a_worker_is_taken(broker: RedisBr
     assert [message for message, _ in await withdrawn(broker)] == ["m1", "m2"]
 
 
+@pytest.mark.parametrize("policy", POLICIES)
+async def test_readers_are_told_the_policy_of_a_run(broker: RedisBroker, policy: Policy) -> None:
+    agent = Gated()
+    async with working(broker, agent, policy):
+        await send(broker, TOPIC, "m1", "hello")
+        await agent.has_started()
+        (run,) = (await mirror(broker, TOPIC))["runs"]
+        assert run["policy"] == (None if policy == "queue" else policy)
+        agent.gate.set()
+
+
 async def test_policy_may_differ_from_topic_to_topic(broker: RedisBroker) -> None:
     agent = Gated()
     async with working(broker, agent, lambda topic: "interrupt" if topic == TOPIC else "queue"):

@@ -1,6 +1,6 @@
 """What clients may put on a topic, and the methods of `rpc`."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -17,6 +17,7 @@ from gateway.codec import decode_event
 from gateway.erasure import Erasure
 from gateway.errors import CommandError, ErrorCode, EventRefusedError
 from gateway.event_types import check_publishable
+from gateway.prices import Price
 from gateway.session import topic_of
 from gateway.types import Position
 
@@ -28,14 +29,23 @@ MAX_TOPICS = 1000
 MAX_SEARCHED = 20_000
 """Topics, those written last, among which the caller's are looked for where most are not theirs."""
 
+_OF_NO_TOPIC = frozenset({"prices", "topics"})
+
 Method = Callable[[Caller, dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
 class Actions:
     """Turns what clients ask into appends; each returns after its event is on the topic."""
 
-    def __init__(self, broker: Broker) -> None:
-        """Make the methods over a broker; later ones are added to `methods`."""
+    def __init__(self, broker: Broker, *, prices: Mapping[str, Price] | None = None) -> None:
+        """Make the methods over a broker; later ones are added to `methods`.
+
+        Args:
+            broker: The store.
+            prices: What models cost, which everybody is told who asks; None for none.
+
+        """
+        self._prices = dict(prices or {})
         self.broker: Broker = broker
         self._store = ActionStore(broker)
         self._erasure = Erasure(broker)
@@ -46,6 +56,7 @@ class Actions:
             "decide": Decisions(self._store, fates).decide,
             "delete": self._delete,
             "edit": messages.edit,
+            "prices": self._told_prices,
             "send": messages.send,
             "topics": self._topics,
             "withdraw": messages.withdraw,
@@ -64,7 +75,7 @@ class Actions:
         if function is None:
             raise CommandError(ErrorCode.METHOD_NOT_FOUND, f"no method {method[:64]!r}")
         asked = decoded(data) if bytes(data) not in {b"", b"null"} else {}
-        if method != "topics":
+        if method not in _OF_NO_TOPIC:
             caller.identity.require(method, topic_field(asked))
         return await function(caller, asked)
 
@@ -99,6 +110,9 @@ class Actions:
         topic = topic_field(data)
         deletion = await self._erasure.erase(topic)
         return {"topic": topic, "deleted": bool(deletion.epoch), "epoch": deletion.epoch}
+
+    async def _told_prices(self, caller: Caller, data: Mapping[str, Any]) -> dict[str, Any]:
+        return {"prices": msgspec.to_builtins(self._prices)}
 
     async def _topics(self, caller: Caller, data: dict[str, Any]) -> dict[str, Any]:
         may = caller.identity.may

@@ -3,6 +3,20 @@ import { button, el, setChildren, setText } from './dom.js';
 import { notice } from './entries/lines.js';
 import { number } from './time.js';
 
+const QUEUE = { label: 'Queue', placeholder: (/** @type {string} */ agent) => `Queue a message, ${agent} answers it next` };
+const REJECT = { label: 'Send', placeholder: (/** @type {string} */ agent) => `${agent} takes no messages while it runs` };
+
+/**
+ * What becomes of a message that comes while a run goes on, by the policy that the run's start names.
+ * @type {Map<string, {label: string, placeholder: (agent: string) => string}>}
+ */
+const MEANWHILE = new Map([
+  ['steer', { label: 'Steer', placeholder: (agent) => `Tell ${agent} something for its next step` }],
+  ['interrupt', { label: 'Interrupt', placeholder: (agent) => `Interrupt ${agent} with a message` }],
+  ['latest', { label: 'Queue', placeholder: () => 'Queue a message in place of those that wait' }],
+  ['reject', REJECT],
+]);
+
 /** The box where a person writes, and what could not be sent. */
 export class Composer {
   /** @type {HTMLTextAreaElement} */
@@ -16,9 +30,11 @@ export class Composer {
   /** What stood in the box before. */
   #draft = '';
   #tooLong = false;
+  /** The agent runs and takes no messages meanwhile. */
+  #busy = false;
   /** The words that stand over what cannot be sent, as they are drawn. */
   #unsent = '';
-  #state = { agent: /** @type {string|null} */ (null), running: false, stopping: false, connection: 'connecting', allowed: true, signedIn: true };
+  #state = { agent: /** @type {string|null} */ (null), running: false, stopping: false, connection: 'connecting', allowed: true, signedIn: true, policy: /** @type {string|null} */ (null) };
 
   /**
    * @param {Chat.ComposerOptions} options
@@ -52,6 +68,7 @@ export class Composer {
    * @param {string|null} state.agent
    * @param {boolean} state.running
    * @param {boolean} state.stopping
+   * @param {string|null} state.policy - what becomes of a message that comes while it runs
    * @param {string} state.connection - how the socket looks
    * @param {boolean} state.allowed - whether this reader may send
    * @param {boolean} state.signedIn - false for who was never let in
@@ -62,13 +79,15 @@ export class Composer {
   }
 
   #show() {
-    const { agent, running, stopping, connection, allowed } = this.#state;
+    const { agent, running, stopping, connection, allowed, policy } = this.#state;
     const editing = this.#editing !== null;
-    this.#label = editing ? 'Save' : running ? 'Queue' : 'Send';
-    const placeholder = stopping ? 'You can already write the next message' : running ? 'Queue a message for the next step' : `Message ${agent ?? 'the agent'}`;
+    const meanwhile = running && !stopping ? (MEANWHILE.get(policy ?? '') ?? QUEUE) : null;
+    this.#label = editing ? 'Save' : running ? (meanwhile ?? QUEUE).label : 'Send';
+    const placeholder = stopping ? 'You can already write the next message' : meanwhile !== null ? meanwhile.placeholder(agent ?? 'The agent') : `Message ${agent ?? 'the agent'}`;
     if (this.#box.placeholder !== placeholder) this.#box.placeholder = placeholder;
     setText(this.#options.parts.hint, this.#label.toLowerCase());
-    this.#sendable = allowed && connection !== 'denied';
+    this.#busy = meanwhile?.label === REJECT.label && !editing;
+    this.#sendable = allowed && connection !== 'denied' && !this.#busy;
     if (!allowed) this.#options.parts.frame.setAttribute('aria-disabled', 'true');
     else this.#options.parts.frame.removeAttribute('aria-disabled');
     this.#options.parts.keep.hidden = !editing;
@@ -80,7 +99,7 @@ export class Composer {
     const over = excess(this.#box.value.trim());
     const long = over > 0 ? `Too long by ${number(over)} byte${over === 1 ? '' : 's'}: a message may have 64 KiB.` : '';
     const state = !allowed ? 'You can read this chat. Ask its owner to write.' : connection === 'denied' ? (signedIn ? 'Access ended, draft kept' : 'Sign in to write') : '';
-    const note = state || long || (this.#editing !== null ? 'Changing a waiting message' : connection === 'offline' ? 'Offline, messages wait' : '');
+    const note = state || long || (this.#busy && this.#box.value.trim() !== '' ? 'It takes no messages while it runs, draft kept' : '') || (this.#editing !== null ? 'Changing a waiting message' : connection === 'offline' ? 'Offline, messages wait' : '');
     setText(this.#options.parts.note, note);
     this.#options.parts.note.hidden = note === '';
     if (long !== '') this.#box.setAttribute('aria-invalid', 'true');

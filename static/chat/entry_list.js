@@ -429,6 +429,8 @@ export class EntryList {
       steps: run.iteration,
       tools: this.#seen.get(run.run)?.tools ?? 0,
       tokens: run.usage.total_tokens,
+      usage: { ...run.usage },
+      model: run.model,
     };
   }
 }

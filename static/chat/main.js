@@ -1,6 +1,6 @@
 /** The chat page: puts the parts together. */
 
-import { ErrorCode, Gateway } from '../gateway/index.js';
+import { ErrorCode, Gateway, GatewayError } from '../gateway/index.js';
 import { pageToken } from '../token.js';
 import { addressOf, fragmentOf, freshTopic, messageOf, topicOf, wrongTopicOf } from './address.js';
 import { Announcer } from './announcer.js';
@@ -75,6 +75,8 @@ let current = null;
 let left = null;
 /** The epoch and offset before the last change. */
 let before = { epoch: '', offset: 0 };
+/** What models cost, as far as the operator says. @type {{[model: string]: import('../gateway/index.js').Price}} */
+let prices = {};
 let hashDone = messageOf(location.hash) === null;
 
 /** @returns {Chat.Facts} */
@@ -143,6 +145,7 @@ const conversation = new Conversation({
     inset: (page, options) => new Inset(page, options),
     stop: (name, run) => void stops.ask(name, { run }, 'now'),
     stopping: (run) => stops.asked(run),
+    prices: () => prices,
     linkTo: (message) => new URL(addressOf(topic) + fragmentOf(message), document.baseURI).href,
     topicLink: addressOf,
   },
@@ -228,6 +231,7 @@ const panel = new Panel({
   clock,
   entries: () => conversation.entries,
   behind: () => subscription.behind,
+  prices: () => prices,
   jump: (key) => {
     const element = conversation.byKey(key);
     if (element === null) return;
@@ -249,7 +253,7 @@ const dock = {
     const stopping = running && run.cancel !== null ? { by: own.who(run.run, run.cancel.by), mode: run.cancel.mode, step: run.iteration } : null;
     const [act = null] = may('cancel') ? Object.values(stoppable() ?? {}) : [];
     if (run !== null && run.status !== 'running') stops.settle(run.run);
-    composer.show({ agent: run?.agent ?? null, running, stopping: stopping !== null, connection: socket.state, allowed: may('send'), signedIn: current !== null || !wantsToken(gateway.refusal) });
+    composer.show({ agent: run?.agent ?? null, policy: run?.policy ?? null, running, stopping: stopping !== null, connection: socket.state, allowed: may('send'), signedIn: current !== null || !wantsToken(gateway.refusal) });
     stopButton.show({ act, asked: act !== null && stops.asked(act), stopping });
     queue.show(mirror, may);
     composer.check((message) => queue.has(message));
@@ -333,6 +337,18 @@ function connectionChanged() {
   painter.mark(dock);
 }
 
+async function askPrices() {
+  try {
+    prices = await gateway.prices();
+  } catch (error) {
+    if (!(error instanceof GatewayError)) throw error;
+    return; // what was known before still counts; without, no cost is shown
+  }
+  conversation.redrawAll();
+  painter.mark(conversation);
+  painter.mark(panel);
+}
+
 /** Whose things are is known better now. */
 function ownChanged() {
   conversation.redrawAll();
@@ -406,7 +422,10 @@ gateway.on('state', (state) => {
     known = state;
     since = Date.now();
     outbox.connection(state === 'connected');
-    if (state === 'connected') void list.refresh();
+    if (state === 'connected') {
+      void list.refresh();
+      void askPrices();
+    }
   }
   connectionChanged();
 });

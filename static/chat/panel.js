@@ -1,6 +1,7 @@
+import { runCost, topicCost } from './costs.js';
 import { el, glyph, setChildren, setText } from './dom.js';
 import { headRun, isLive, wordFor } from './run_state.js';
-import { duration, elapsed, number } from './time.js';
+import { duration, elapsed, number, shortNumber } from './time.js';
 
 /** Rows of the tree; older calls are counted. */
 const ROWS = 40;
@@ -51,14 +52,22 @@ export class Panel {
       ['Output', usage.output_tokens],
       ['Model calls', usage.requests],
       ['Tool calls', usage.tool_calls],
-    ].filter(([, value]) => value > 0);
+    ]
+      .filter(([, value]) => value > 0)
+      .map(([word, value]) => [word, number(Number(value))]);
+    const head = headRun(mirror);
+    if (head !== null && mirror.runs.length > 1 && head.usage.total_tokens > 0) {
+      rows.push(['This run', [`${shortNumber(head.usage.total_tokens)} tokens`, runCost(head, this.#options.prices())].filter(Boolean).join(', ')]);
+    }
+    const cost = topicCost(mirror, this.#options.prices());
+    if (cost !== '') rows.push(['Cost', cost]);
     this.#options.parts.usageSection.hidden = rows.length === 0;
     const name = JSON.stringify(rows);
     if (this.#options.parts.usage.dataset.shows === name) return;
     this.#options.parts.usage.dataset.shows = name;
     setChildren(
       this.#options.parts.usage,
-      rows.flatMap(([word, value]) => [el('dt', {}, String(word)), el('dd', {}, number(Number(value)))]),
+      rows.flatMap(([word, value]) => [el('dt', {}, String(word)), el('dd', {}, String(value))]),
     );
   }
 

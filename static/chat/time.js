@@ -131,3 +131,12 @@ export class ServerClock {
     return this.#now() + (Math.abs(ahead) < 1000 ? 0 : ahead);
   }
 }
+
+/**
+ * An amount of money, to two digits that say something.
+ * @param {number} dollars
+ */
+export function money(dollars) {
+  const rounded = dollars >= 0.1 ? dollars : Number(dollars.toPrecision(2));
+  return `$${rounded.toFixed(rounded === 0 || rounded >= 0.1 ? 2 : Math.min(8, 1 - Math.floor(Math.log10(rounded))))}`;
+}

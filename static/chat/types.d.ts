@@ -62,6 +62,8 @@ declare namespace Chat {
     stop: (topic: string, run: string) => void;
     /** This page asked, and no event says so yet. */
     stopping: (run: string) => boolean;
+    /** What models cost, as far as the operator says; a page without it shows no costs. */
+    prices?: () => {[model: string]: import('../gateway/index.js').Price};
     /** The address of a message. */
     linkTo: (message: string) => string;
     /** The address of another conversation. */
@@ -248,6 +250,7 @@ declare namespace Chat {
     paint: (deadline: number) => boolean;
   }
   interface PanelOptions {
+    prices: () => {[model: string]: import('../gateway/index.js').Price};
     parts: {step: HTMLElement, tree: HTMLElement, usage: HTMLElement, usageSection: HTMLElement, offset: HTMLElement, epoch: HTMLElement, behind: HTMLElement, queued: HTMLElement};
     mirror: () => any;
     thread: import('./thread.js').Thread;

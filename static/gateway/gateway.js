@@ -183,7 +183,7 @@ export class Gateway {
    * @throws {import('./errors.js').GatewayError}
    */
   async rpc(method, data = {}) {
-    const repeatable = method === 'topics' || typeof data.id === 'string';
+    const repeatable = method === 'topics' || method === 'prices' || typeof data.id === 'string';
     const reply = await this.#commands.call('rpc', { method, data }, { repeatable });
     return reply.data ?? {};
   }
@@ -313,6 +313,16 @@ export class Gateway {
     }
     const code = answer.status === 404 ? ErrorCode.NOT_AVAILABLE : ErrorCode.INTERNAL;
     throw new CommandError(code, `it could not be loaded: ${answer.status}`, { temporary: answer.status >= 500 });
+  }
+
+  /**
+   * What models cost, as the operator says; see `costOf`.
+   * @returns {Promise<{ [model: string]: import('./index.js').Price }>} empty where nothing was said
+   * @throws {import('./errors.js').GatewayError}
+   */
+  async prices() {
+    const { prices } = await this.rpc('prices');
+    return object(prices) ?? {};
   }
 
   /** @returns {Promise<{ topic: string, at: number }[]>} newest first */

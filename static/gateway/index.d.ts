@@ -92,6 +92,19 @@ export interface OpenMessage {
   tool_calls: { index: number; id: string | null; name: string | null; text: string }[];
 }
 
+/** What a model's tokens cost, US dollars a million. */
+export interface Price {
+  input: number;
+  output: number;
+  /** Input read from a cache; as `input` where it is absent. */
+  cached?: number;
+  /** Input written to a cache; as `input` where it is absent. */
+  written?: number;
+}
+
+/** What model calls cost in US dollars, by the first price that matches the model; null where none does. */
+export function costOf(usage: Usage, model: string | null, prices: { [model: string]: Price }): number | null;
+
 export interface Run {
   run: string;
   agent: string | null;
@@ -113,6 +126,8 @@ export interface Run {
   iteration: number;
   /** Who asked it to end, and how: `mode` is `now` or `after_step`. */
   cancel: { by?: any; mode?: string } | null;
+  /** What becomes of messages that come meanwhile: `steer`, `interrupt`, `reject`, `latest`; null: they wait for their turn. */
+  policy: string | null;
 }
 
 export interface Approval {
@@ -350,6 +365,8 @@ export class Gateway {
    */
   archive(topic: string, options?: { from?: number }): Promise<{ events: LogEntry[]; next: number | null }>;
   /** Newest first. */
+  /** What models cost, as the operator says; empty where nothing was said. See `costOf`. */
+  prices(): Promise<{ [model: string]: Price }>;
   topics(): Promise<{ topic: string; at: number }[]>;
   /**
    * Publish an event of one's own. It is sent once: a lost reply is an error.

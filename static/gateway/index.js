@@ -15,4 +15,5 @@ export { Gateway } from './gateway.js';
 export { merge } from './merge.js';
 export { Mirror } from './mirror.js';
 export { perFrame } from './per_frame.js';
+export { costOf } from './prices.js';
 export { store } from './store.js';

@@ -58,6 +58,7 @@ export class Runs {
       usage: noUsage(),
       iteration: 0,
       cancel: null,
+      policy: text(event.policy),
     };
     this.#state.runs.push(entry);
     this.#byId.set(run, entry);

@@ -250,6 +250,7 @@ function readRun(source) {
     usage: readTotal(source.usage, 'usage'),
     iteration: optional(source.iteration, 'iteration', integer, 'an integer', 0),
     cancel: nullable(source.cancel, 'cancel', object, 'an object or null'),
+    policy: textOrNull(source.policy, 'policy'),
   };
 }
 

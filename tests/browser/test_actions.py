@@ -10,6 +10,7 @@ from playwright.async_api import Browser, Page, WebSocketRoute, expect
 from gateway.context.approval import Edit, Reject
 from gateway.context.context import Context
 from gateway.context.messages import Message, ToolCall
+from gateway.policies import Policy
 from gateway.publisher import Publisher
 from gateway.run import Run
 from gateway.worker import Worker
@@ -40,8 +41,8 @@ class Stage:
         return page
 
     @contextlib.asynccontextmanager
-    async def working(self, agent: Agent) -> AsyncIterator[None]:
-        worker = Worker(self.publisher, agent, name="helper", grace=0)
+    async def working(self, agent: Agent, policy: Policy = "queue") -> AsyncIterator[None]:
+        worker = Worker(self.publisher, agent, name="helper", grace=0, policy=policy)
         serving = asyncio.create_task(worker.serve())
         try:
             yield
@@ -301,6 +302,60 @@ async def test_waiting_message_is_edited_by_arrow_up_and_withdrawn(stage: Stage)
         await expect(other.locator("#lane .user")).to_have_count(2)
         await expect(other.locator("#queue")).to_be_hidden()
         assert seen == ["First", "Third, better"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "label", "outcome"),
+    [
+        ("queue", "Queue", "2 runs"),
+        ("steer", "Steer", "1 run"),
+        ("interrupt", "Interrupt", "2 runs"),
+        ("reject", "Send", "off"),
+    ],
+)
+async def test_box_says_what_becomes_of_a_message_and_so_it_comes(
+    stage: Stage, policy: Policy, label: str, outcome: str
+) -> None:
+    gate = asyncio.Event()
+    seen: list[str] = []
+
+    async def agent(run: Run, message: Message) -> None:
+        seen.append(message.text)
+        await gate.wait()
+        if run.inbox.steers:
+            await run.inbox.arrival()
+            seen.extend(f"steered: {taken.text}" for taken in await run.inbox.take())
+        await run.add_message(Message.assistant("Done with it."))
+
+    # One that joins in mid-run is told, too.
+    one = await stage.tab(0)
+    async with stage.working(agent, policy=policy):
+        await say(one, "First")
+        await expect(one.locator("#chip")).to_contain_text("Writing")
+        late = await stage.tab(1)
+        for page in (one, late):
+            await page.locator("#box").fill("Second")
+            await expect(page.locator("#send")).to_have_attribute("aria-label", f"{label} message")
+        if outcome == "off":
+            await expect(late.locator("#send")).to_be_disabled()
+            await late.keyboard.press("Enter")
+            await expect(late.locator("#composer-note")).to_have_text("It takes no messages while it runs, draft kept")
+            gate.set()
+            await expect(late.locator("#send")).to_be_enabled()
+            assert (await stage.gateways[0].topic("t"))["mirror"]["queue"] == []
+            assert seen == ["First"]
+            return
+        await late.keyboard.press("Enter")
+        if policy == "interrupt":
+            await expect(one.locator("#lane")).to_contain_text("Stopped")
+        else:
+            await expect(one.locator("#queue")).to_contain_text("Second")
+        gate.set()
+        await expect(one.locator("#lane .user")).to_have_count(2)
+        await expect(one.locator("#chip")).to_contain_text("Done")
+        assert seen == ["First", "steered: Second" if policy == "steer" else "Second"]
+        runs = (await stage.gateways[0].topic("t"))["mirror"]["runs"]
+        assert len(runs) == int(outcome[0])
 
 
 async def test_readers_are_shown_in_both_tabs(stage: Stage) -> None:

@@ -1,4 +1,5 @@
 import { sentence } from '../content.js';
+import { runCost } from '../costs.js';
 import { el, glyph, icon, setChildren, setText } from '../dom.js';
 import { clockTime, duration, number, shortNumber } from '../time.js';
 import { EntryView } from './entry.js';
@@ -58,7 +59,7 @@ export class StartView extends EntryView {
 /** The one end of a run. */
 export class EndView extends EntryView {
   render() {
-    const { status, error, run, at, ms, steps, tools, tokens } = this.entry;
+    const { status, error, run, at, ms, steps, tools, tokens, usage, model } = this.entry;
     const by = this.page.own.who(run, this.entry.by);
     const state = STATES.get(status) ?? 'done';
     this.setNode(state, () => glyph(state));
@@ -66,7 +67,7 @@ export class EndView extends EntryView {
     const took = ms === null ? '' : duration(ms);
     if (status === 'completed') {
       this.look('text');
-      const facts = [took, plural(steps, 'step'), plural(tools, 'tool call'), tokens > 0 ? `${shortNumber(tokens)} tokens` : ''].filter(Boolean);
+      const facts = [took, plural(steps, 'step'), plural(tools, 'tool call'), tokens > 0 ? `${shortNumber(tokens)} tokens` : '', runCost({ usage, model }, this.page.prices?.() ?? {})].filter(Boolean);
       setChildren(this.body, [el('div', { class: 'meta', title: tokens > 0 ? `${number(tokens)} tokens` : '' }, el('span', { class: 'soft' }, 'Done'), ...facts.map((fact) => el('span', {}, fact)))]);
     } else if (status === 'failed') {
       this.look('bad');
