@@ -16,13 +16,16 @@ const EXAMPLE = [
   'asyncio.run(main())',
 ].join('\n');
 
-/** Nobody has written any topic. */
-export function firstRun() {
+/**
+ * Nobody has written any topic that this reader may know of.
+ * @param {boolean} given - it showed a token
+ */
+export function firstRun(given) {
   return el(
     'div',
     { class: 'empty wide' },
     el('h2', {}, 'No runs yet'),
-    el('p', {}, 'Every run of an agent appears here by itself, as soon as it writes its first event.'),
+    el('p', {}, `Every run of an agent ${given ? 'that your token lets you read ' : ''}appears here by itself, as soon as it writes its first event.`),
     el('p', {}, 'See one now: ', el('a', { class: 'link', href: './' }, 'start a chat'), ', or let an agent of your own publish:'),
     el('div', { class: 'code' }, el('pre', { tabindex: 0, 'aria-label': 'Example' }, EXAMPLE)),
   );
@@ -47,9 +50,13 @@ export function noMatch(clear) {
   );
 }
 
-/** The reader may not see which topics there are. @param {string} reason */
-export function denied(reason) {
-  return el('div', { class: 'empty' }, el('h2', {}, 'You cannot see the runs'), el('p', {}, `The gateway says: ${reason} A token with the grant “topics” shows those it may read.`), el('a', { class: 'btn', href: './' }, 'Open the chats'));
+/**
+ * The reader may not see which topics there are.
+ * @param {string} reason
+ * @param {HTMLElement|null} form - where another token could help
+ */
+export function denied(reason, form) {
+  return el('div', { class: 'empty' }, el('h2', {}, 'You cannot see the runs'), el('p', {}, `The gateway says: ${reason} A token with the grant “topics” shows those it may read.`), form ?? el('a', { class: 'btn', href: './' }, 'Open the chats'));
 }
 
 /** The first answer is on its way. */

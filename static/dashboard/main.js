@@ -1,6 +1,6 @@
 /** The dashboard: puts the parts together. */
 
-import { Gateway } from '../gateway/index.js';
+import { ErrorCode, Gateway } from '../gateway/index.js';
 import { pageToken } from '../token.js';
 import { addressOf } from '../chat/address.js';
 import { Announcer } from '../chat/announcer.js';
@@ -12,6 +12,7 @@ import { Notices } from '../chat/notices.js';
 import { Own } from '../chat/own.js';
 import { Painter } from '../chat/painter.js';
 import { retryWhenUsed } from '../chat/retry.js';
+import { signIn, signInWords, tokenForm, wantsToken } from '../chat/sign_in.js';
 import { connectionNotice, socketStatus } from '../chat/status.js';
 import { Stops } from '../chat/stops.js';
 import { storage } from '../chat/storage.js';
@@ -36,7 +37,8 @@ const $ = (id) => document.getElementById(id);
 /** Totals are counted anew at most so often, in ms. */
 const TOTALS_MS = 250;
 
-const gateway = new Gateway({ url: new URL('../../connection/websocket', import.meta.url).href, token: pageToken() });
+const token = pageToken();
+const gateway = new Gateway({ url: new URL('../../connection/websocket', import.meta.url).href, token });
 const clock = new ServerClock(() => Date.now());
 const ticker = new Ticker();
 const painter = new Painter();
@@ -230,14 +232,18 @@ let blankName = '';
  */
 function blank(shown, all) {
   let name = '';
-  if (feed.error !== null && all === 0) name = 'denied';
+  if (all === 0 && wantsToken(gateway.refusal)) name = 'sign-in';
+  else if (feed.error !== null && all === 0) name = 'denied';
   else if (!feed.settled && shown === 0) name = 'loading';
   else if (shown > 0 || order.fresh > 0) name = '';
   else if (all > 0) name = 'none';
   else name = feed.any ? 'quiet' : 'first';
   if (name === blankName) return;
   blankName = name;
-  const made = { denied: () => denied(sentence(feed.error)), loading, none: () => noMatch(() => box.set('')), first: firstRun, quiet }[name];
+  // Begins anew, as the page would with the token in its link.
+  const enter = () => location.reload();
+  const refused = /** @type {any} */ (feed.error)?.code === ErrorCode.PERMISSION_DENIED;
+  const made = { 'sign-in': () => signIn(signInWords(gateway.refusal ?? { code: 0, reason: '' }, token !== undefined), enter), denied: () => denied(sentence(feed.error), refused ? tokenForm(enter) : null), loading, none: () => noMatch(() => box.set('')), first: () => firstRun(token !== undefined), quiet }[name];
   setChildren($('blank'), made === undefined ? [] : [made()]);
   $('runs').classList.toggle('bare', name !== '');
 }
@@ -263,7 +269,7 @@ function status() {
       symbol: words.tone === 'bad' ? 'key' : 'wait',
       title: words.title,
       text: `Runs go on without us.${current === null ? '' : ` What you see is as of ${clockTime(current, { seconds: true })}.`}`,
-      action: words.retry ? { label: 'Try now', press: () => (gateway.state === 'refused' ? gateway.connect() : gateway.retryNow()) } : undefined,
+      action: wantsToken(gateway.refusal) ? { label: 'Sign in', press: () => location.reload() } : words.retry ? { label: 'Try now', press: () => (gateway.state === 'refused' ? gateway.connect() : gateway.retryNow()) } : undefined,
     });
 }
 
@@ -274,6 +280,7 @@ gateway.on('state', (state) => {
   }
   status();
 });
+gateway.on('state', () => painter.mark(board));
 gateway.on('sure', status);
 gateway.on('error', () => status());
 
@@ -323,6 +330,8 @@ $('group').addEventListener('click', (/** @type {Event} */ event) => {
   arranged();
 });
 listenToTheme($('theme'), storage);
+// A link with a token, opened where the page already is.
+window.addEventListener('hashchange', () => location.hash.startsWith('#token=') && location.reload());
 retryWhenUsed({ gateway, page: document, now: () => Date.now() });
 $('keys-button').addEventListener('click', () => $('keys').showModal());
 $('keys-close').addEventListener('click', () => $('keys').close());

@@ -12,6 +12,7 @@ import { Notices } from '../chat/notices.js';
 import { Own } from '../chat/own.js';
 import { Painter } from '../chat/painter.js';
 import { retryWhenUsed } from '../chat/retry.js';
+import { wantsToken } from '../chat/sign_in.js';
 import { connectionNotice, isStale, topicStatus } from '../chat/status.js';
 import { StopButton } from '../chat/stop_button.js';
 import { Stops } from '../chat/stops.js';
@@ -44,7 +45,8 @@ const ADDRESS_MS = 300;
 
 const topic = topicOf(location.search);
 const wrong = wrongTopicOf(location.search);
-const gateway = new Gateway({ url: new URL('../../connection/websocket', import.meta.url).href, token: pageToken() });
+const token = pageToken();
+const gateway = new Gateway({ url: new URL('../../connection/websocket', import.meta.url).href, token });
 const subscription = gateway.subscribe(topic ?? 'none');
 const { mirror } = subscription;
 const clock = new ServerClock(() => Date.now());
@@ -65,8 +67,11 @@ let current = null;
 /** The run that is shown; null for the latest. */
 let chosen = new URLSearchParams(location.search).get('run');
 /** The offset that the address names, until it was gone to. */
-let asked = /^#o-([0-9]{1,16})$/.exec(location.hash)?.[1] ?? null;
+let asked = askedFor();
 
+function askedFor() {
+  return /^#o-([0-9]{1,16})$/.exec(location.hash)?.[1] ?? null;
+}
 const may = (/** @type {string} */ verb) => (subscription.grants ?? gateway.grants)?.includes(verb) ?? true;
 const title = () => titleOf(mirror) ?? topic ?? 'No run';
 
@@ -301,7 +306,7 @@ const head = new RunHead(
     button: stopButton,
     notices,
     live: () => scrubber.go(null),
-    blank: new RunBlank($('blank'), { topic, wrong, subscription, history, notices, chosen: () => chosen, waited: () => Date.now() - since }),
+    blank: new RunBlank($('blank'), { topic, wrong, gateway, given: token !== undefined, subscription, history, notices, chosen: () => chosen, waited: () => Date.now() - since }),
     picked: (id) => {
       chosen = id;
       window.history.replaceState(null, '', `${addressOf(topic ?? '')}&run=${encodeURIComponent(id)}`);
@@ -332,7 +337,7 @@ function connection() {
       symbol: words.tone === 'bad' ? 'key' : 'wait',
       title: words.title,
       text: `Runs go on without us.${current === null ? '' : ` What you see is as of ${clockTime(current, { seconds: true })}.`}`,
-      action: words.retry ? { label: 'Try now', press: () => (gateway.state === 'refused' ? gateway.connect() : gateway.retryNow()) } : undefined,
+      action: wantsToken(gateway.refusal) ? { label: 'Sign in', press: () => location.reload() } : words.retry ? { label: 'Try now', press: () => (gateway.state === 'refused' ? gateway.connect() : gateway.retryNow()) } : undefined,
     });
   painter.mark(head);
 }
@@ -387,6 +392,12 @@ ticker.add(() => {
 
 new Splitter($('splitter'), $('stack'), storage);
 listenToTheme($('theme'), storage);
+// A link to another place, or with a token, opened where the page already is.
+window.addEventListener('hashchange', () => {
+  if (location.hash.startsWith('#token=')) location.reload();
+  asked = askedFor();
+  everything();
+});
 retryWhenUsed({ gateway, page: document, now: () => Date.now() });
 $('keys-button').addEventListener('click', () => $('keys').showModal());
 $('keys-close').addEventListener('click', () => $('keys').close());

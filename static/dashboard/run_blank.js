@@ -1,5 +1,7 @@
 import { sentence } from '../chat/content.js';
 import { el, setChildren } from '../chat/dom.js';
+import { signIn, signInWords, tokenForm, wantsToken } from '../chat/sign_in.js';
+import { ErrorCode } from '../gateway/index.js';
 
 /** Nothing is said about waiting before, in ms. */
 const PATIENCE_MS = 400;
@@ -34,6 +36,7 @@ export class RunBlank {
   #name(run) {
     const { topic, subscription, history, chosen, waited } = this.#page;
     if (topic === null) return 'wrong';
+    if (run === null && wantsToken(this.#page.gateway.refusal)) return 'sign-in';
     if (subscription.state === 'denied') return 'denied';
     if (run !== null) return chosen() !== null && run.run !== chosen() && history.complete ? 'gone' : '';
     if ((subscription.state === 'live' || history.error !== null) && history.complete) return subscription.mirror.offset === 0 ? 'first' : 'none';
@@ -42,12 +45,19 @@ export class RunBlank {
 
   /** @param {string} name */
   #make(name) {
-    const { topic, wrong, subscription } = this.#page;
+    const { topic, wrong, subscription, gateway, given } = this.#page;
+    // Begins anew, as the page would with the token in its link.
+    const enter = () => location.reload();
     switch (name) {
+      case 'sign-in':
+        return signIn(signInWords(gateway.refusal ?? { code: 0, reason: '' }, given), enter);
       case 'wrong':
         return text('That is not a run’s address', wrong === null ? 'The address names no topic. ' : 'A topic has 1 to 200 of the characters A–Z a–z 0–9 _ . : @ / -. ', all());
-      case 'denied':
-        return text('You cannot read this run', `Your access does not include ${topic}${subscription.error === null ? '.' : `: ${sentence(subscription.error)}`} `, all());
+      case 'denied': {
+        const shown = text('You cannot read this run', `Your access does not include ${topic}${subscription.error === null ? '.' : `: ${sentence(subscription.error)}`} `, all());
+        if (subscription.error?.code === ErrorCode.PERMISSION_DENIED) shown.append(tokenForm(enter));
+        return shown;
+      }
       case 'first':
         return text('Nothing has happened on this topic', 'Its first run appears here as soon as it writes an event.');
       case 'none':

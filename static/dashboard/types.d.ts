@@ -321,6 +321,9 @@ declare namespace Board {
     topic: string|null;
     /** What the address names instead of a topic. */
     wrong: string|null;
+    gateway: import('../gateway/index.js').Gateway;
+    /** A token was shown. */
+    given: boolean;
     subscription: import('../gateway/index.js').Subscription;
     history: import('./history.js').History;
     notices: import('../chat/notices.js').Notices;
