@@ -144,3 +144,25 @@ async def test_code_of_the_empty_page_fits_a_phone(page: Page, gateway: Gateway)
     wider = "all => all.filter(pre => pre.scrollWidth > pre.clientWidth).length"
     assert await page.locator("#blank pre").count() > 0
     assert await page.locator("#blank pre").evaluate_all(wider) == 0
+
+
+async def test_code_is_coloured_when_it_is_whole_and_nothing_moves(page: Page, gateway: Gateway) -> None:
+    lines = [f'    value_{number} = "text {number}"  # a comment' for number in range(400)]
+    code = "def long():\n" + "\n".join(lines) + '\n    """A text\nof more lines."""'
+    await opened(page, gateway)
+    async with Publisher(gateway.redis_url, flush_interval=0) as publisher, publisher.run("t", agent="a") as run:
+        await run.delta("```python\n" + code[:9000])
+        shown = page.locator("#lane .code code")
+        await expect(shown).to_contain_text("value_100")
+        await expect(shown.locator(".w")).to_have_count(0)
+        await run.delta(code[9000:] + "\n```\n\nSo it is.")
+        await expect(page.locator("#lane .prose")).to_contain_text("So it is.")
+        await expect(shown.locator(".c")).to_have_count(400)
+        height = await shown.evaluate("element => element.offsetHeight")
+        await run.add_message(Message.assistant(f"```python\n{code}\n```\n\nSo it is."))
+    await expect(page.locator("#chip")).to_contain_text("Done")
+    assert await shown.text_content() == code
+    await expect(shown.locator(".c")).to_have_count(400)
+    assert await shown.evaluate("element => element.offsetHeight") == height
+    await expect(page.locator("#lane .code-head")).to_contain_text("python")
+    await expect(page.locator("#lane .code-head").get_by_role("button", name="Copy")).to_be_enabled()

@@ -5,10 +5,53 @@
 
 import { copyButton, el, setText } from '../dom.js';
 import { Blocks, looksLikeTable, cells } from './blocks.js';
+import { COLOURED, codeParts } from './code_colours.js';
 import { InlineView } from './inline_view.js';
 
 /** A piece of code that is longer ends with its line, in UTF-16 units. */
 const CODE_PIECE = 8192;
+
+/** @type {Map<string, string>} */
+const COLOURS = new Map([
+  ['comment', 'c'],
+  ['string', 's'],
+  ['number', 'n'],
+  ['word', 'w'],
+  ['key', 'k'],
+  ['gone', 'minus'],
+  ['new', 'plus'],
+]);
+
+/** Safari has no idle time to tell of. @param {() => void} act */
+function whenIdle(act) {
+  if (globalThis.requestIdleCallback === undefined) setTimeout(act);
+  else requestIdleCallback(act, { timeout: 500 });
+}
+
+/**
+ * @param {Iterable<Element>} pieces - of the text, in order
+ * @param {string} text
+ * @param {import('./code_colours.js').Part[]} parts - one may go on in the next piece
+ */
+function paint(pieces, text, parts) {
+  let [start, next] = [0, 0];
+  for (const piece of pieces) {
+    const stop = start + (piece.textContent ?? '').length;
+    /** @type {(Node|string)[]} */
+    const nodes = [];
+    let at = start;
+    for (; next < parts.length && parts[next].start < stop; next += 1) {
+      const { kind, start: from, end } = parts[next];
+      const [begin, to] = [Math.max(at, from), Math.min(end, stop)];
+      if (begin > at) nodes.push(text.slice(at, begin));
+      nodes.push(el('span', { class: COLOURS.get(kind) ?? '' }, text.slice(begin, to)));
+      at = to;
+      if (end > stop) break;
+    }
+    if (nodes.length > 0) piece.replaceChildren(...nodes, ...(at < stop ? [text.slice(at, stop)] : []));
+    start = stop;
+  }
+}
 
 /** A block and, where it has some, the blocks in it. */
 class BlockView {
@@ -101,6 +144,8 @@ class FenceView extends BlockView {
   #piece = el('span', { class: 'piece' }, this.#node);
   #code = el('code', {}, this.#piece);
   #language = el('span', { class: 'grow' });
+  /** What is coloured, or shall be: the language and the text. */
+  #coloured = '';
   #copy = copyButton(() => this.#code.textContent ?? '', { label: 'Copy', text: 'Copy' });
 
   /** @param {Chat.Block} block */
@@ -121,6 +166,7 @@ class FenceView extends BlockView {
     this.#copy.toggleAttribute('disabled', !block.closed);
     const { lines } = block;
     if (lines.length < this.#lines || !(lines[this.#lines] ?? '').startsWith(this.#tail)) this.#clear();
+    if (this.#coloured !== '' && !block.closed) this.#clear();
     const last = lines.length - 1;
     let added = '';
     const draw = () => {
@@ -141,6 +187,22 @@ class FenceView extends BlockView {
       }
     }
     draw();
+    if (block.closed && language !== '') this.#colour(language);
+  }
+
+  /**
+   * Colours what will not grow any more, when there is time for it. Nothing moves: only the colours are others.
+   * @param {string} language
+   */
+  #colour(language) {
+    const text = this.#code.textContent ?? '';
+    const name = `${language} ${text}`;
+    if (name === this.#coloured || text.length > COLOURED) return;
+    this.#coloured = name;
+    whenIdle(() => {
+      // It may have been written anew meanwhile.
+      if (this.#coloured === name && this.#code.textContent === text) paint(this.#code.children, text, codeParts(language, text));
+    });
   }
 
   #begin() {
@@ -150,6 +212,7 @@ class FenceView extends BlockView {
   }
 
   #clear() {
+    this.#coloured = '';
     this.#code.replaceChildren();
     this.#begin();
     this.#lines = 0;
