@@ -134,11 +134,11 @@ class HubTopic:
         if self._held is not None:
             self._hold(payload)
             return "nothing"
-        epoch, first_text, last_text, rest = payload.split(b" ", 3)
+        header, _, lines = payload.partition(b"\n")
+        epoch, first_text, last_text, _types = header.split(b" ", 3)
         if epoch != self._epoch_bytes:
             return "gap"
         last = int(last_text)
-        lines = rest[rest.find(b"\n") + 1 :]  # below the event types
         ring = self.ring
         end = ring.end
         if last <= end:
