@@ -124,3 +124,34 @@ def test_reader_at_any_cursor_sees_no_hole(steps: list[int], limit: int, cursors
                 cursor = place
             assert cursor == last
         assert cursor == target.end
+
+
+def test_budget_spares_what_was_used_since_it_last_looked() -> None:
+    budget = RingBudget(20_000)
+    rings = [Ring(PREFIX, budget) for _ in range(3)]
+    offset = 0
+    while len(rings[1]) == offset:
+        offset += 1
+        for each in rings:
+            put(each, offset)
+    # All had been used alike, so that each lost something. From now on only the last is.
+    before = [len(each) for each in rings]
+    for later in range(offset + 1, offset + 40):
+        put(rings[2], later)
+    assert budget.used <= 20_000
+    assert len(rings[2]) > before[2]
+    assert len(rings[0]) < before[0]
+    assert len(rings[1]) < before[1]
+
+
+def test_room_is_made_for_many_lines_and_not_by_one_ring_alone() -> None:
+    budget = RingBudget(1_000_000)
+    rings = [Ring(PREFIX, budget) for _ in range(10)]
+    offset, peak = 0, 0
+    while budget.used >= peak:
+        peak = budget.used
+        offset += 1
+        put(rings[offset % 10], offset)
+    assert 1_000_000 * 30 // 32 < budget.used <= 1_000_000 * 31 // 32
+    lengths = [len(each) for each in rings]
+    assert min(lengths) > max(lengths) // 2
