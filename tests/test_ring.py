@@ -146,12 +146,12 @@ def test_budget_spares_what_was_used_since_it_last_looked() -> None:
 
 def test_room_is_made_for_many_lines_and_not_by_one_ring_alone() -> None:
     budget = RingBudget(1_000_000)
-    rings = [Ring(PREFIX, budget) for _ in range(10)]
+    rings = [Ring(PREFIX, budget) for _ in range(40)]
     offset, peak = 0, 0
     while budget.used >= peak:
         peak = budget.used
         offset += 1
-        put(rings[offset % 10], offset)
+        put(rings[offset % 40], offset)
     assert 1_000_000 * 30 // 32 < budget.used <= 1_000_000 * 31 // 32
     lengths = [len(each) for each in rings]
     assert min(lengths) > max(lengths) // 2
