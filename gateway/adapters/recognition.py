@@ -32,7 +32,6 @@ _PACKAGES: Mapping[str, type[Adapter]] = {
     "agents": OpenAIAgents,
     "anthropic": AnthropicMessages,
     "google": Gemini,
-    "litellm": ChatCompletions,
     "pydantic_ai": PydanticAI,
 }
 """The packages whose objects all go to one adapter."""
@@ -52,7 +51,7 @@ def recognised(item: object) -> type[Adapter] | None:
     if isinstance(item, Mapping):
         return _by_fields(item)
     package = type(item).__module__.partition(".")[0]
-    if package == "openai":
+    if package in {"litellm", "openai"}:
         return ChatCompletions if hasattr(item, "choices") else Responses
     return _PACKAGES.get(package)
 
