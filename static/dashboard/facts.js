@@ -18,13 +18,14 @@ export function factsOf(run, totals, watching) {
     return ms === 0 ? null : { value: duration(ms), note: took > 0 ? `${Math.round((100 * ms) / took)}%` : '' };
   };
   const inTools = part('tool');
+  const calls = tools === 0 ? '' : `${number(tools)} ${tools === 1 ? 'call' : 'calls'}`;
   const facts = [
     { name: 'Agent', value: span.name, note: run.model ?? '', class: '' },
-    { name: 'Started', value: clockTime(span.from, { seconds: true }), note: '', class: 'not-tiny' },
+    { name: 'Started', value: clockTime(span.from, { seconds: true }), note: '', class: 'not-small' },
     { name: over ? 'Took' : 'Elapsed', value: elapsed(took), note: '', class: '' },
     { name: 'Thinking', ...part('think'), class: 'not-small' },
     { name: 'Writing', ...part('live'), class: 'not-small' },
-    { name: 'Tools', value: tools === 0 ? '' : number(tools), note: inTools === null ? '' : `${inTools.value}${inTools.note === '' ? '' : `, ${inTools.note}`}`, class: 'not-tiny' },
+    { name: 'Tools', value: inTools?.value ?? calls, note: inTools === null ? '' : [inTools.note, calls].filter((words) => words !== '').join(', '), class: 'not-tiny' },
     { name: 'Waiting for people', ...part('wait'), class: '' },
     { name: 'Steps', value: steps === 0 ? '' : number(steps), note: '', class: 'not-tiny' },
     { name: 'Tokens', value: usage.input + usage.output === 0 ? '' : shortNumber(usage.input + usage.output), note: usage.cached === 0 ? '' : `${shortNumber(usage.cached)} cached`, class: '' },
