@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -302,7 +302,7 @@ class Connection:
 
     def dropped(self, subscriber: Subscriber) -> None:
         """Note that the gateway ended a subscription."""
-        self._reading.dropped(subscriber)
+        self._reading.replaced(subscriber)
 
     def unsubscribed(self, subscriber: Subscriber, line: bytes) -> None:
         """Note that a backend ended a subscription, and say so."""
@@ -344,7 +344,7 @@ class Connection:
             if command.id:
                 self.push(encode_error(command, command.refusal))
         elif isinstance(command.request, ConnectRequest):
-            self._begin(command, command.request.token)
+            self._begin(command, command.request)
         elif not self.connected and self._connecting is None:
             return  # it came together with a connect command that was refused
         elif command.method == "ping":
@@ -368,37 +368,71 @@ class Connection:
         if not self._paused and not self._closed and len(self._running) < MAX_RUNNING // 2:
             self._writer.resume_reading()
 
-    def _begin(self, command: Command, token: str | None) -> None:
-        if self._admission.authority.knows(token):
-            self._connect(command, token)
-        else:
-            self._connecting = self.spawn(self._connect_later(command, token))
+    def _begin(self, command: Command, request: ConnectRequest) -> None:
+        if not self._admission.authority.knows(request.token):
+            self._connecting = self.spawn(self._connect_later(command, request))
+        elif self._admitted(command, request.token):
+            if self._credentials.identity.channels:
+                self._connecting = self.spawn(self._connect_subscribed(command, request))
+            else:
+                self._welcome(command)
 
-    async def _connect_later(self, command: Command, token: str | None) -> None:
+    async def _connect_later(self, command: Command, request: ConnectRequest) -> None:
         try:
-            await self._admission.authority.ready(token)
+            await self._admission.authority.ready(request.token)
         except CommandError as error:
-            self._session.refused()
-            self._counted(command, error)
-            self.push(encode_error(command, error))
+            self._refuse_connect(command, error)
         else:
-            if not self._closed:
-                self._connect(command, token)
+            if not self._closed and self._admitted(command, request.token):
+                await self._connect_subscribed(command, request)
         finally:
             self._connecting = None
 
-    def _connect(self, command: Command, token: str | None) -> None:
+    async def _connect_subscribed(self, command: Command, request: ConnectRequest) -> None:
+        """Answer with the subscriptions that the token names."""
+        identity = self._credentials.identity
+        try:
+            async with asyncio.timeout(self._settings.command_timeout):
+                subs = await self._reading.give(identity.channels, request.subs or {})
+            if self._closed:
+                self._reading.take_back()
+                return
+            self._admission.authority.check(identity)  # nobody could disconnect it meanwhile
+        except (BrokerUnavailableError, TimeoutError):
+            self._refuse_connect(command, _AWAY)
+        except CommandError as error:
+            self._refuse_connect(command, error)
+        except DisconnectError as error:
+            self._reading.take_back()
+            self._counted(command, error)
+            self.close(error.code, error.reason)
+        else:
+            # One step: the reply first, then live.
+            self._welcome(command, subs)
+            self._reading.begin()
+        finally:
+            self._connecting = None
+
+    def _refuse_connect(self, command: Command, error: CommandError) -> None:
+        self._reading.take_back()
+        self._credentials.disconnect()
+        self._session.refused()
+        self._counted(command, error)
+        self.push(encode_error(command, error))
+
+    def _admitted(self, command: Command, token: str | None) -> bool:
         try:
             self._credentials.connect(token)
         except CommandError as error:
-            self._session.refused()
-            self._counted(command, error)
-            self.push(encode_error(command, error))
-            return
+            self._refuse_connect(command, error)
         except DisconnectError as error:
             self._counted(command, error)
             self.close(error.code, error.reason)
-            return
+        else:
+            return True
+        return False
+
+    def _welcome(self, command: Command, subs: Mapping[str, Any] | None = None) -> None:
         self._counted(command)
         identity = self._credentials.identity
         self.user = identity.user
@@ -411,10 +445,8 @@ class Connection:
             "ping": max(1, round(self._settings.ping_interval)),
             "pong": True,
             **lasting(identity),
-            "data": {
-                "grants": sorted({verb for grant in identity.grants for verb in grant.verbs}),
-                **({"user": identity.user} if identity.user else {}),
-            },
+            **({"subs": subs} if subs else {}),
+            "data": {"grants": sorted({verb for grant in identity.grants for verb in grant.verbs})},
         }
         self.push(encode_reply(command, reply))
         self.tell()
@@ -456,7 +488,8 @@ class Connection:
             self.close(error.code, error.reason)
         except Exception:
             logger.exception("command %s failed", command.method, extra=self._who)
-            failed = CommandError(ErrorCode.INTERNAL, "internal server error")
+            # Not the client's fault, so it may pass: a stock client without this word would unsubscribe for good.
+            failed = CommandError(ErrorCode.INTERNAL, "internal server error", temporary=True)
             self._counted(command, failed)
             self.push(encode_error(command, failed))
         else:

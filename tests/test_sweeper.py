@@ -16,10 +16,12 @@ from gateway.broker.redis import RedisBroker
 from gateway.broker.wire import LATE
 from gateway.context.messages import Message, ToolCall
 from gateway.errors import BrokerUnavailableError
+from gateway.patience import Patience
 from gateway.publisher import Publisher
 from gateway.sweeper import Sweeper
 from gateway.types import START, Topic
 from tests.acting import Actor, Person
+from tests.faults.proxy import Proxy
 from tests.publishing import events, mirror, send, until
 from tests.servers import RedisServer
 from tests.serving import serve
@@ -248,6 +250,25 @@ async def test_outage_longer_than_the_lease_kills_nobody(tmp_path: Path, options
             await sweeping
         await broker.aclose()
         await other.aclose()
+
+
+async def test_network_that_was_away_for_longer_than_the_lease_kills_nobody(tmp_path: Path) -> None:
+    """The server itself stayed, so nothing there tells of the outage: those who were cut off have to know."""
+    with RedisServer(tmp_path / "data") as server:
+        async with Proxy(server.port) as proxy:
+            broker, other = RedisBroker(proxy.url, timeout=1), RedisBroker(proxy.url, timeout=1)
+            sweeper = Sweeper(other)
+            await die(broker, lease=2000)  # which stands for one that lives, and waits to try again
+            await sweeper.sweep()
+            await asyncio.sleep(1.5)
+            with proxy.cut():
+                with pytest.raises(BrokerUnavailableError):
+                    await sweeper.sweep()
+                await asyncio.sleep(0.6)
+            assert await Patience().call(lambda: sweeper.look(TOPIC)) is not None
+            assert await Patience().call(lambda: statuses(broker)) == ["running"]
+            await broker.aclose()
+            await other.aclose()
 
 
 async def test_run_whose_end_was_written_by_a_sweeper_stays_ended(broker: RedisBroker) -> None:

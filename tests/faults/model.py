@@ -195,7 +195,7 @@ class _History:
                     error = given(event, "error" if kind == "agent_error" else "reason", is_text)
         return {
             "run": run,
-            **{key: given(start, key, is_text) for key in ("agent", "model", "parent", "topic")},
+            **{key: given(start, key, is_text) for key in ("agent", "model", "parent", "topic", "policy")},
             "status": status,
             "started_at": given(start, "at", is_integer),
             "ended_at": ended_at,

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.broker.redis import RedisBroker
 from gateway.client import Client
-from gateway.context.messages import Message
+from gateway.context.messages import Message, ToolCall
 from gateway.errors import PublishError, TopicBusyError
 from gateway.publisher import Publisher
 from gateway.run import Run
@@ -69,6 +69,57 @@ async def test_58_stop_through_another_gateway_is_shown_when_the_run_says_so(
         await assert_exact(subscription.mirror, archive, TOPIC)
         await working
     await slow.aclose()
+
+
+@pytest.mark.parametrize("mode", ["now", "after_step"])
+async def test_59_stop_keeps_the_turn_and_what_it_has_cost(
+    mode: str, broker: RedisBroker, publisher: Publisher, archive: Archive
+) -> None:
+    """A cancel throws the turn and its usage away."""
+    async with publisher.run(TOPIC, agent="a") as run:
+        await run.delta("half an ans")
+        await run.usage({"requests": 1, "input_tokens": 70, "output_tokens": 4})
+        await run.flush()
+        await cancel(broker, TOPIC, run.id, mode=mode)
+        if mode == "now":
+            await asyncio.Event().wait()
+        async with asyncio.timeout(PATIENCE):
+            while (reason := run.stop_requested) is None:
+                await run.delta("")
+                await asyncio.sleep(0.01)
+        await run.add_message(Message.assistant("the whole answer"))
+        await run.cancel(reason)
+    _, state = await archive.state(TOPIC)
+    (entry,) = state["runs"]
+    assert (entry["status"], entry["cancel"]["mode"]) == ("cancelled", mode)
+    assert (entry["usage"]["input_tokens"], entry["usage"]["output_tokens"]) == (70, 4)
+    contents = [event["data"]["content"] for event in state["context"]["events"] if "content" in event["data"]]
+    assert contents == ["half an ans" if mode == "now" else "the whole answer"]
+
+
+async def test_64_what_a_stopped_run_has_done_is_shown(
+    served: Gateway, broker: RedisBroker, publisher: Publisher, archive: Archive
+) -> None:
+    """A cancelled run had pushed its branch all the same, and nobody was told."""
+    call = ToolCall(id="c", name="push", arguments="{}")
+    async with publisher.run(TOPIC, agent="a") as run, Client(served.http) as client:
+        subscription = client.subscribe(TOPIC)
+        await run.add_message(Message.assistant("I push.", tool_calls=(call,)))
+        await run.tool_call("c", "push", "{}")
+        await run.flush()
+        async with run.shield():
+            await cancel(broker, TOPIC, run.id)
+            # Until the tool is through, the stop is a request: nobody is told that nothing happened.
+            assert (await until_status(subscription, "cancelling"))["ended_at"] is None
+            await run.tool_result("c", "push", "pushed 3 commits")
+        await asyncio.Event().wait()
+    async with Client(served.http) as late:
+        assert run.ended is not None
+        (update,) = await read_to(late.subscribe(TOPIC), run.ended.offset)
+        assert update.mirror.runs[0]["status"] == "cancelled"
+        result = update.mirror.messages()[-1]
+        assert (result["tool_call_id"], result["content"]) == ("c", "pushed 3 commits")
+        await assert_exact(update.mirror, archive, TOPIC)
 
 
 async def test_61_partial_answer_of_a_stopped_run_stays(
@@ -157,6 +208,8 @@ async def test_65_run_of_a_killed_process_is_declared_lost(
         assert await process.line() == "running\n"
         process.kill()
         await process.end()
+        # Nobody asks for the topic, which its next run would have to: the gateway says so by itself.
+        assert (await until_status(subscription, "lost"))["ended_at"] is not None
         async with Publisher(redis_url, key_prefix=key_prefix, lease=1.0) as heir, asyncio.timeout(PATIENCE):
             while True:
                 try:
