@@ -17,7 +17,7 @@ import httpx
 
 from gateway import Bot, BotEvent
 
-WEBHOOK_URL = os.environ["WEBHOOK_URL"]
+WEBHOOK_URL = os.environ.get("WEBHOOK_URL") or sys.exit(__doc__)
 SLOW_AFTER = float(os.environ.get("SLOW_AFTER", "60"))
 RETRY = 2.0
 

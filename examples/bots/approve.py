@@ -17,6 +17,8 @@ from pathlib import Path
 
 from gateway import Bot, BotEvent
 
+if len(sys.argv) < 2:
+    sys.exit(__doc__)
 RULES = json.loads(Path(sys.argv[1]).read_text())
 
 logger = logging.getLogger("approve")

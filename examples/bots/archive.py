@@ -14,6 +14,8 @@ from pathlib import Path
 
 from gateway import Bot, BotEvent
 
+if len(sys.argv) < 2:
+    sys.exit(__doc__)
 FILE = Path(sys.argv[1])
 MESSAGES = ("system_message", "user_message", "assistant_message", "tool_call", "tool_result", "custom_message")
 ENDS = ("agent_complete", "agent_error", "agent_cancelled", "agent_lost")

@@ -14,6 +14,8 @@ from pathlib import Path
 
 from gateway import Bot, BotEvent
 
+if len(sys.argv) < 2:
+    sys.exit(__doc__)
 DOLLARS = float(sys.argv[1])
 PRICES = json.loads(Path(sys.argv[2]).read_text()) if len(sys.argv) > 2 else {"*": {"input": 3.0, "output": 15.0}}
 

@@ -19,7 +19,7 @@ from gateway import Bot, BotEvent
 from gateway.events import LogLine
 
 LEVELS = ("debug", "info", "warning", "error")
-COLLECTOR_URL = os.environ["COLLECTOR_URL"]
+COLLECTOR_URL = os.environ.get("COLLECTOR_URL") or sys.exit(__doc__)
 LEAST = LEVELS.index(os.environ.get("LEVEL", "info"))
 RETRY = 2.0
 
