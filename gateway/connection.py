@@ -446,7 +446,10 @@ class Connection:
             "pong": True,
             **lasting(identity),
             **({"subs": subs} if subs else {}),
-            "data": {"grants": sorted({verb for grant in identity.grants for verb in grant.verbs})},
+            "data": {
+                "grants": sorted({verb for grant in identity.grants for verb in grant.verbs}),
+                **({"user": identity.user} if identity.user else {}),
+            },
         }
         self.push(encode_reply(command, reply))
         self.tell()
