@@ -90,7 +90,6 @@ export class Panes {
   }
 
   paint() {
-    if (this.tab === 'context') return true;
     const time = performance.now();
     // Many lines a second are listed a few times a second.
     if (time - this.#listedAt < LINES_MS) {
@@ -113,6 +112,7 @@ export class Panes {
     setText(counts.warning, warnings + errors === 0 ? '' : number(warnings + errors));
     setText(counts.error, errors === 0 ? '' : number(errors));
     setText(counts.events, number(recording.events.length));
+    if (this.tab === 'context') return true;
     const shown = this.tab === 'log' ? this.#logLines(own) : this.#eventLines(runs);
     none.hidden = shown.length > 0 || run() === null;
     setText(none, this.tab === 'log' && own.length === 0 ? 'This run has logged nothing. What it did is under Events.' : 'No line matches.');

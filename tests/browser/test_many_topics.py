@@ -15,7 +15,7 @@ pytestmark = pytest.mark.browser
 expect.set_options(timeout=60_000)
 
 LONG = bool(os.environ.get("GATEWAY_LONG"))
-SECONDS = 60.0 if LONG else 4.0
+SECONDS = 30.0 if LONG else 4.0
 LONGEST_MS = 50
 HEAP_GROWTH = 6_000_000
 """Bytes, beside what the texts themselves need."""
