@@ -14,6 +14,7 @@ _BLANK = re.compile(r"\n{2,}")
 _IMPORT = re.compile(r"^import(?:\s*\{([^}]*)\}\s*from)?\s*'(\.[^']*)';\n", re.MULTILINE)
 _PASSED_ON = re.compile(r"^export\s*\{([^}]*)\}(?:\s*from\s*'(\.[^']*)')?;\n", re.MULTILINE)
 _EXPORT = re.compile(r"^export ((?:async function|function|class|const) +(\w+))", re.MULTILINE)
+_LATER = re.compile(r"\bimport\('(\.[^']*)'\)")
 _OTHER = re.compile(r"^(?:import|export)\b.*|\bimport\(.*", re.MULTILINE)
 
 
@@ -33,12 +34,14 @@ class BundleError(ValueError):
 def bundle(entry: str, read: Callable[[str], str]) -> str:
     """Make one module of a module and what it imports: each becomes a function that is called once, in import order.
 
+    What is imported when it is needed, as ``import('./a.js')``, stays a file of its own, which holds all that it imports.
+
     Args:
         entry: Path of the module, with slashes.
         read: Gives the text of a path; it is asked once for each.
 
     Raises:
-        BundleError: A default, star or dynamic import or export, or modules that import each other.
+        BundleError: A default or star import or export, a dynamic import of anything but a text, or modules that import each other.
 
     """
     bundled = _Bundle(PurePosixPath(entry), read)
@@ -89,10 +92,13 @@ class _Bundle:
         text = _PASSED_ON.sub("", text)
         given += [name for _, name in _EXPORT.findall(text)]
         text = _EXPORT.sub(r"\1", text)
-        other = _OTHER.search(text)
+        other = _OTHER.search(_LATER.sub("", text))
         if other is not None:
             raise BundleError(path, other[0])
         text = text.replace("import.meta.url", self._address(path))
+        text = _LATER.sub(
+            lambda found: f"import({self._address(_normal(PurePosixPath(path).parent / found[1]))})", text
+        )
         self._waiting.pop()
         name = f"m{len(self._names)}"
         self._names[path] = name

@@ -76,6 +76,21 @@ async def test_exports_of_the_entry_stay(tmp_path: Path) -> None:
     assert await printed(tmp_path, "console.log(Object.keys(await import('./made.mjs')));\n") == "[ 'A', 'C', 'f' ]\n"
 
 
+async def test_what_is_imported_when_it_is_needed_stays_a_file_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "b.js").write_text("export const b = 'later';\n")
+    (tmp_path / "package.json").write_text('{"type": "module"}')
+    files = {
+        "chat/main.js": "import { load } from '../lib/a.js';\nload().then(({ b }) => console.log(b));\n",
+        "lib/a.js": "export const load = () => import('./b.js');\n",
+    }
+    script = bundle("chat/main.js", files.__getitem__)
+    assert "'later'" not in script
+    (tmp_path / "chat").mkdir()
+    (tmp_path / "chat" / "main.js").write_text(script)
+    assert await printed(tmp_path, "await import('./chat/main.js');\n") == "later\n"
+
+
 async def test_a_module_knows_where_it_would_be(tmp_path: Path) -> None:
     script = bundle(
         "chat/main.js",
@@ -95,7 +110,7 @@ async def test_a_module_knows_where_it_would_be(tmp_path: Path) -> None:
         "import * as all from './b.js';\n",
         "export default 1;\n",
         "export let a = 1;\n",
-        "const later = () => import('./b.js');\n",
+        "const later = (name) => import(name);\n",
     ],
 )
 def test_forms_that_do_not_fit_are_named(text: str) -> None:

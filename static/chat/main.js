@@ -4,7 +4,7 @@ import { ErrorCode, Gateway, GatewayError } from '../gateway/index.js';
 import { pageToken } from '../token.js';
 import { addressOf, fragmentOf, freshTopic, messageOf, topicOf, wrongTopicOf } from './address.js';
 import { Announcer } from './announcer.js';
-import { denied, firstRun, loading, unheard, wrongTopic } from './blank.js';
+import { denied, loading, notSignedIn, unheard, wrongTopic } from './blank.js';
 import { Briefs } from './briefs.js';
 import { Composer } from './composer.js';
 import { Conversation } from './conversation.js';
@@ -23,11 +23,11 @@ import { Own } from './own.js';
 import { Painter } from './painter.js';
 import { Panel } from './panel.js';
 import { Queue } from './queue.js';
+import { signInWords, wantsToken } from './refusal.js';
 import { retryWhenUsed } from './retry.js';
 import { headRun, isLive } from './run_state.js';
 import { Scroller } from './scroll.js';
 import { connectionNotice, isStale, socketStatus, topicStatus } from './status.js';
-import { signIn, signInWords, tokenForm, wantsToken } from './sign_in.js';
 import { StopButton } from './stop_button.js';
 import { Stops } from './stops.js';
 import { storage } from './storage.js';
@@ -280,6 +280,22 @@ const dock = {
 
 const refusalWords = () => signInWords(gateway.refusal ?? { code: 0, reason: '' }, token !== undefined);
 
+/** Where a token can be given. Mostly nobody needs it, so it comes when somebody does. */
+function tokenForm() {
+  const place = document.createElement('div');
+  place.className = 'sign-in';
+  // Begins anew, as the page would with the token in its link; what is written stays in the box.
+  void import('./sign_in.js').then(({ fillTokenForm }) => fillTokenForm(place, () => location.reload()));
+  return place;
+}
+
+function firstRun() {
+  const place = document.createElement('div');
+  place.className = 'empty';
+  void import('./first_run.js').then(({ fillFirstRun }) => fillFirstRun(place, topic, (text) => composer.say(text)));
+  return place;
+}
+
 let blank = '';
 function drawBlank() {
   const { state } = subscription;
@@ -294,12 +310,10 @@ function drawBlank() {
   else if (nothing && (blank === 'first' || blank === 'loading')) name = blank;
   if (name === blank) return;
   blank = name;
-  // Begins anew, as the page would with the token in its link; what is written stays in the box.
-  const enter = () => location.reload();
   const made = {
-    'sign-in': () => signIn(refusalWords(), enter),
-    denied: () => denied(topic, subscription.error, subscription.error?.code === ErrorCode.PERMISSION_DENIED ? tokenForm(enter) : null),
-    first: () => firstRun(topic, (text) => composer.say(text)),
+    'sign-in': () => notSignedIn(refusalWords(), tokenForm()),
+    denied: () => denied(topic, subscription.error, subscription.error?.code === ErrorCode.PERMISSION_DENIED ? tokenForm() : null),
+    first: firstRun,
     loading,
     unheard,
     wrong: () => wrongTopic(wrong ?? ''),

@@ -1,6 +1,6 @@
 /** What the page says about its connection. Pure. */
 
-import { wantsToken } from './sign_in.js';
+import { wantsToken } from './refusal.js';
 import { clockTime, number } from './time.js';
 
 /** A connection that comes about sooner is not spoken of, in ms. */

@@ -70,6 +70,17 @@ export class Guest {
   }
 
   /**
+   * The house is not let in.
+   * @param {{ code: number, reason: string }} why
+   */
+  refuse({ code, reason }) {
+    const id = this.#connecting;
+    this.#connecting = null;
+    if (id !== null) this.#answer(id, 'connect', new GatewayError(code, reason), {});
+    else this.close({ code: 0, reason });
+  }
+
+  /**
    * @returns {Promise<string | null>} from the tab
    * @throws {Error} it has none, or does not answer
    */

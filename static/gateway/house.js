@@ -7,6 +7,9 @@ import { SharedTopic } from './shared_topic.js';
 /** How long connections are kept for the next page after the last one is gone, ms. */
 const LINGER_MS = 3_000;
 
+/** Codes below it are of error replies (PROTOCOL.md 6). */
+const FIRST_CLOSE_CODE = 3000;
+
 /** The connections of one identity to one gateway, and the guests that share them. Mostly it is one connection. */
 export class House {
   #url;
@@ -131,7 +134,11 @@ export class House {
     } else if (state !== 'connecting') {
       // To come back is each tab's own business, as if it had a connection of its own.
       const { code, reason } = gateway.refusal ?? { code: 0, reason: 'the shared connection was lost' };
-      for (const guest of [...this.#guests]) if (state === 'refused' || guest.admitted) guest.close({ code, reason });
+      for (const guest of [...this.#guests]) {
+        // A code of an error reply is no close code: who waits for an answer gets it as one, who has been let in asks anew.
+        if (state === 'refused' && code < FIRST_CLOSE_CODE) guest.refuse({ code, reason });
+        else if (state === 'refused' || guest.admitted) guest.close({ code, reason });
+      }
     }
   }
 

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 
 import { addressOf, fragmentOf, freshTopic, messageOf, topicOf, wrongTopicOf } from '../../static/chat/address.js';
 import { JsonScanner, fields, layout, oneLine } from '../../static/chat/json_text.js';
-import { signInWords, wantsToken } from '../../static/chat/sign_in.js';
+import { signInWords, wantsToken } from '../../static/chat/refusal.js';
 import { connectionNotice, isStale, socketStatus, topicStatus } from '../../static/chat/status.js';
 import { ServerClock, daysAgo, duration, elapsed, shortNumber, spoken } from '../../static/chat/time.js';
 import { TopicMemory, groups, titleOf } from '../../static/chat/topics.js';

@@ -5,7 +5,6 @@
 
 import { copyButton, el, setText } from '../dom.js';
 import { Blocks, looksLikeTable, cells } from './blocks.js';
-import { COLOURED, codeParts } from './code_colours.js';
 import { InlineView } from './inline_view.js';
 
 /** A piece of code that is longer ends with its line, in UTF-16 units. */
@@ -197,9 +196,10 @@ class FenceView extends BlockView {
   #colour(language) {
     const text = this.#code.textContent ?? '';
     const name = `${language} ${text}`;
-    if (name === this.#coloured || text.length > COLOURED) return;
+    if (name === this.#coloured) return;
     this.#coloured = name;
-    whenIdle(() => {
+    whenIdle(async () => {
+      const { codeParts } = await import('./code_colours.js');
       // It may have been written anew meanwhile.
       if (this.#coloured === name && this.#code.textContent === text) paint(this.#code.children, text, codeParts(language, text));
     });
