@@ -52,6 +52,7 @@ class Admission:
         self.limits = Limits(settings)
         self._proxies = Proxies(listed(settings.trusted_proxies))
         self._grace = settings.token_grace
+        self._leeway = settings.token_leeway
         self._expiries: Expiries[tuple[str, Topic]] = Expiries()
         self._expiring: dict[str, Expiring] = {}
         authority.counted = self._count
@@ -96,6 +97,12 @@ class Admission:
             return
         self._expiries.set(key, None if at is None else at + self._grace)
 
+    def end_at(self, connection: Expiring, at: float | None) -> None:
+        """Have what cannot bring a fresh token told in the second in which its own runs out; None for never."""
+        if at is not None:
+            self._expiring[connection.client] = connection
+            self._expiries.set((connection.client, _WHOLE), at + self._leeway)
+
     def forget(self, connection: Expiring, topics: Iterable[Topic]) -> None:
         """Let go of a connection and its topics."""
         if self._expiring.pop(connection.client, None) is not None:
@@ -139,6 +146,11 @@ class Credentials:
             raise DisconnectError(DisconnectCode.CONNECTION_LIMIT, "too many connections of this user")
         self._counted = True
         self._become(identity)
+
+    def disconnect(self) -> None:
+        """Be nobody again: the connect command comes to nothing."""
+        self.close()
+        self.identity = _NOBODY
 
     def refresh(self, token: str | None) -> None:
         """Go on as the same user with a fresh token.

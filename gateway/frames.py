@@ -18,6 +18,7 @@ __all__ = [
     "ConnectRequest",
     "EmptyRequest",
     "HistoryRequest",
+    "Place",
     "PublishRequest",
     "RefreshRequest",
     "Request",
@@ -55,12 +56,20 @@ _Count = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)]
 _EMPTY = msgspec.Raw(b"")
 
 
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a client stands in a topic that the gateway subscribes it to."""
+
+    recover: bool = False
+    epoch: str | None = None
+    offset: _Count | None = None
+
+
 class ConnectRequest(msgspec.Struct, frozen=True, kw_only=True):
     token: str | None = None
     name: str | None = None
     version: str | None = None
     data: Any = None
-    subs: dict[str, Any] | None = None
+    subs: dict[str, Place] | None = None
 
 
 class SubscribeRequest(msgspec.Struct, frozen=True, kw_only=True):

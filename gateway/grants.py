@@ -76,6 +76,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
         issued_at: Unix time, in seconds, at which the token says it was made; None where it does not say.
         expires_at: Unix time, in seconds, at which all this ends; None for never.
         grants: The first one whose pattern names a topic decides about it, alone.
+        channels: What its connections are subscribed to by the gateway itself.
 
     """
 
@@ -84,6 +85,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     issued_at: float | None = None
     expires_at: float | None = None
     grants: tuple[Grant, ...] = ()
+    channels: tuple[str, ...] = ()
 
     def may(self, verb: str, topic: Topic) -> bool:
         """Say whether the caller may do something on a topic."""

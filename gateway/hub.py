@@ -264,6 +264,11 @@ class Hub:
             return await self._with(name, partial(sum_up, view=view))
         return await self._with(name, prepare)
 
+    def holds(self, subscriber: Subscriber, *, epoch: str) -> bool:
+        """Say whether a place that `join` gave a while ago is still one, in the history of its reply."""
+        topic = subscriber.topic
+        return self._topics.get(topic.name) is topic and topic.epoch == epoch
+
     def enter(self, subscriber: Subscriber) -> None:
         """Serve a subscriber from now on."""
         subscriber.topic.enter(subscriber)

@@ -2,20 +2,27 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Protocol
 
 from gateway.admission import Admission, Credentials, lasting
 from gateway.codec import encode_json
-from gateway.errors import BrokerUnavailableError, CommandError, DisconnectCode, ErrorCode, UnsubscribeCode
-from gateway.frames import RefreshRequest, SubscribeRequest, encode_push
+from gateway.errors import (
+    BrokerUnavailableError,
+    CommandError,
+    DisconnectCode,
+    DisconnectError,
+    ErrorCode,
+    UnsubscribeCode,
+)
+from gateway.frames import PIECE_BYTES, Place, RefreshRequest, SubscribeRequest, encode_push
 from gateway.grants import Identity
 from gateway.hub import Hub
-from gateway.lens import read_lens
+from gateway.lens import Lens, read_lens
 from gateway.presence import Attendee
 from gateway.session import Session, topic_of
 from gateway.subscriber import Reader, Subscriber
-from gateway.types import Position, Topic
+from gateway.types import START, TOPIC_PATTERN, Position, Topic
 from gateway.view import view_of
 
 __all__ = ["Host", "Reading"]
@@ -52,7 +59,17 @@ class Host(Reader, Protocol):
 class Reading:
     """The subscriptions of one connection."""
 
-    __slots__ = ("_admission", "_behind", "_catching", "_credentials", "_host", "_hub", "_session", "_subscribers")
+    __slots__ = (
+        "_admission",
+        "_behind",
+        "_catching",
+        "_credentials",
+        "_given",
+        "_host",
+        "_hub",
+        "_session",
+        "_subscribers",
+    )
 
     def __init__(
         self, host: Host, hub: Hub, session: Session, *, admission: Admission, credentials: Credentials
@@ -73,6 +90,7 @@ class Reading:
         self._admission = admission
         self._credentials = credentials
         self._subscribers: dict[Topic, Subscriber] = {}
+        self._given: dict[Topic, str] = {}  # subscribed by the gateway itself, as the token says; the epochs
         self._behind: dict[Subscriber, None] = {}
         self._catching: asyncio.Task[None] | None = None
 
@@ -113,6 +131,14 @@ class Reading:
             return False
         return True
 
+    def replaced(self, subscriber: Subscriber) -> None:
+        """Note that a history was replaced under a reader that takes no snapshot."""
+        epoch = self._given.get(subscriber.topic.name)
+        self.dropped(subscriber)
+        if epoch is not None:
+            # Of a topic that nobody had written, this is the first history: nothing of it is missed.
+            self._host.spawn(self._give_again(subscriber.topic.name, None if epoch else START))
+
     def dropped(self, subscriber: Subscriber) -> None:
         """Note that the gateway ended a subscription."""
         topic = subscriber.topic.name
@@ -122,8 +148,12 @@ class Reading:
 
     def end(self, topic: Topic, code: UnsubscribeCode, reason: str) -> None:
         """Unsubscribe from a topic, and say why."""
+        epoch, subscriber = self._given.get(topic), self._subscribers.get(topic)
         self.leave(topic)
         self._host.push(encode_push("unsubscribe", {"code": int(code), "reason": reason}, channel=topic))
+        if epoch is not None and subscriber is not None and code >= UnsubscribeCode.INSUFFICIENT_STATE:
+            # Clients do not ask again for what they were given.
+            self._host.spawn(self._give_again(topic, Position(epoch=epoch, offset=subscriber.cursor)))
 
     def leave(self, topic: Topic) -> None:
         """Unsubscribe from a topic."""
@@ -181,6 +211,8 @@ class Reading:
 
         """
         lens = read_lens(request.data)
+        if request.channel in self._given:
+            self.leave(Topic(request.channel))  # who asks wants it in another way than it was given
         topic = self._session.subscribe(request.channel)
         entered = admitted = False
         try:
@@ -227,6 +259,105 @@ class Reading:
                 else:
                     self._session.release(topic)
 
+    async def give(self, channels: Iterable[str], places: Mapping[str, Place]) -> dict[str, dict[str, Any]]:
+        """Prepare the subscriptions that a connection gets with its connect reply; `begin` in the step that returns.
+
+        Args:
+            channels: What the token names; what is no topic, or may not be read, is left out.
+            places: Where the client stands in them.
+
+        Returns:
+            What the connect reply says of each.
+
+        Raises:
+            BrokerUnavailableError: The broker is away.
+            DisconnectError: 3505, they are more than one connection, or one user, may have.
+
+        """
+        joined: dict[Topic, tuple[Subscriber, dict[str, Any]]] = {}
+        may = self._credentials.identity.may
+        topics = [Topic(name) for name in channels if TOPIC_PATTERN.match(name) and may("read", Topic(name))]
+        try:
+            for topic in topics:
+                self._credentials.subscribe(self._session.subscribe(topic), None)
+        except CommandError as error:
+            raise DisconnectError(DisconnectCode.CHANNEL_LIMIT, error.message) from error
+        while True:
+            await self._host.may_write()
+            for name in topics:
+                found = joined.get(name)
+                if found is None or not self._hub.holds(found[0], epoch=found[1]["epoch"]):
+                    place, asked = places.get(name), None
+                    if place is not None and place.recover:
+                        asked = Position(epoch=place.epoch or "", offset=place.offset or 0)
+                    joined[name] = await self._join_given(name, asked)
+            held = all(self._hub.holds(subscriber, epoch=reply["epoch"]) for subscriber, reply in joined.values())
+            if held and not self._host.is_paused:
+                break
+        room = PIECE_BYTES
+        for name, (subscriber, reply) in joined.items():
+            self._subscribers[name] = subscriber
+            self._given[name] = reply["epoch"]
+            size = sum(len(bytes(each)) for each in reply.get("publications", ()))
+            if size > room:
+                # What finds no room in the one reply follows as pushes.
+                subscriber.cursor = reply["offset"] = places[name].offset or 0
+                del reply["publications"]
+            else:
+                room -= size
+        self._count()
+        return {name: reply for name, (_, reply) in joined.items()}
+
+    async def _give_again(self, topic: Topic, asked: Position | None) -> None:
+        """Subscribe a client once more to what it was given, with a push: from a position on, or from now on."""
+        while True:
+            await self._host.may_write()
+            try:
+                subscriber, reply = await self._join_given(topic, asked)
+            except BrokerUnavailableError:
+                await asyncio.sleep(RETRY)
+                continue
+            if self._host.is_closed or topic in self._session.topics:
+                return  # it has asked for the topic itself
+            if not self._host.is_paused:
+                break
+        try:
+            self._session.subscribe(topic)
+            self._credentials.subscribe(topic, None)
+        except CommandError as error:
+            self._session.release(topic)
+            logger.debug("not subscribed again to %s: %s", topic, error)
+            return
+        if asked is not None and reply.pop("publications", None):
+            subscriber.cursor = reply["offset"] = (
+                asked.offset
+            )  # clients take none from a push: they follow by themselves
+        told = {name: value for name, value in reply.items() if name not in {"was_recovering", "recovered"}}
+        self._subscribers[topic] = subscriber
+        self._given[topic] = reply["epoch"]
+        self._count()
+        self._host.push(encode_push("subscribe", told, channel=topic))
+        self._hub.enter(subscriber)
+        self._hub.presence.enter(topic, self._attendee(self._credentials.identity))
+
+    async def _join_given(self, topic: Topic, asked: Position | None) -> tuple[Subscriber, dict[str, Any]]:
+        identity = self._credentials.identity
+        view = view_of(Lens(), identity.redaction(topic))
+        subscriber, reply = await self._hub.join(self._host, topic, asked=asked, mirror=False, view=view)
+        return subscriber, {**reply, "data": {"grants": identity.verbs(topic)}}
+
+    def begin(self) -> None:
+        """Serve what `give` prepared, once its reply is written."""
+        for topic in list(self._given):
+            self._hub.enter(self._subscribers[topic])
+            self._hub.presence.enter(topic, self._attendee(self._credentials.identity))
+
+    def take_back(self) -> None:
+        """Let go of what `give` took, where the connect command comes to nothing."""
+        self._session.topics.clear()
+        self._subscribers.clear()
+        self._given.clear()
+
     def _recheck(self, topic: Topic, identity: Identity) -> None:
         """Refuse a subscription where its token ran out, or another one came, while the topic was read for it."""
         if topic not in self._session.topics:
@@ -266,6 +397,7 @@ class Reading:
         return lasting(identity)
 
     def _forget(self, topic: Topic) -> Subscriber | None:
+        self._given.pop(topic, None)
         subscriber = self._subscribers.pop(topic, None)
         if subscriber is not None:
             self._behind.pop(subscriber, None)

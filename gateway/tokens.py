@@ -181,6 +181,7 @@ def identity_of(claims: Mapping[str, Any], rules: Rules) -> Identity:
         issued_at=_time(claims, "iat"),
         expires_at=_time(claims, "exp"),
         grants=(*caps, *named, *(rules.of(user) if user else rules.anonymous)),
+        channels=tuple(dict.fromkeys(channels)),
     )
 
 

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import random
-import time
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -192,11 +191,14 @@ class StreamReader:
 
     def ping(self, now: float) -> None:
         """Show that the stream is alive, unless the socket takes nothing."""
-        expires_at = self.identity.expires_at
-        if expires_at is not None and time.time() >= expires_at:
-            self.close(DisconnectCode.EXPIRED, "expired")
-        elif not self._paused and not self._form.midway and self._outlet is not None:
+        if not self._paused and not self._form.midway and self._outlet is not None:
             self._outlet.write(self._form.alive())
+
+    # What the admission tells (Expiring)
+
+    def expired(self, topic: Topic | None) -> None:
+        """End the stream: no fresh token can be brought to it."""
+        self.close(DisconnectCode.EXPIRED, "expired")
 
     def close(self, code: int, reason: str) -> None:
         """End the stream, saying why where that can be said; the client comes back with its position."""

@@ -86,11 +86,13 @@ class StreamResponse:
             socket: Socket | None = scope.get("extensions", {}).get(EXTENSION)
             outlet = Outlet(send, self._reader, socket)
             self._reader.begin(outlet, joined, known=self._known)
+            self._admission.end_at(self._reader, self._reader.identity.expires_at)
             if socket is not None:
                 socket.begin(self._reader.shutting_down)
             await send(start)
             await _until_one_ends(outlet.run(), _gone(receive))
         finally:
+            self._admission.forget(self._reader, ())
             await self._reader.aclose()
 
     async def _join(self) -> Joined:

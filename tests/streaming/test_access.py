@@ -1,5 +1,6 @@
 """Who may read what over HTTP streams."""
 
+import asyncio
 import time
 from typing import Any
 
@@ -7,9 +8,8 @@ import httpx
 import pytest
 
 from gateway.broker.redis import RedisBroker
-from tests.serving import PATIENCE, append, serve
+from tests.serving import PATIENCE, append, eventually, serve
 from tests.signing import API_KEY, SECRET, token
-from tests.streaming.eventsource import EventSource
 
 SECRETS: dict[str, Any] = {"token_secrets": SECRET, "api_keys": API_KEY}
 
@@ -77,12 +77,49 @@ async def test_nothing_redacted_gets_through(redis_url: str, key_prefix: str, br
     assert "hush" not in text
 
 
-async def test_stream_ends_when_its_token_does(redis_url: str, key_prefix: str) -> None:
+@pytest.mark.parametrize("way", ["events", "events?mirror=1&format=ndjson", "stream?offset=-1&live=sse"])
+async def test_stream_ends_in_the_second_in_which_its_token_does(redis_url: str, key_prefix: str, way: str) -> None:
+    # No ping comes in time to notice it.
     async with (
-        serve(redis_url, key_prefix, **SECRETS, ping_interval=0.2) as gateway,
+        serve(redis_url, key_prefix, **SECRETS, ping_interval=600) as gateway,
         httpx.AsyncClient(base_url=gateway.http, trust_env=False, timeout=PATIENCE) as http,
     ):
-        headers = {"authorization": f"Bearer {token('ann', caps=caps('read'), exp=int(time.time()) + 1)}"}
-        async with http.stream("GET", "/topics/t/events", headers=headers) as response:
-            (word,) = await EventSource(response).ended()
-    assert (word.name, word.data["code"]) == ("close", 3005)
+        headers = {"authorization": f"Bearer {token('ann', caps=caps('read'), exp=int(time.time()) + 2)}"}
+        async with http.stream("GET", f"/topics/t/{way}", headers=headers) as response:
+            assert response.status_code == 200
+            text = await response.aread()
+        assert b"3005" in text or "stream" in way
+        assert (await http.get(f"/topics/t/{way}", headers=headers)).status_code == 401
+        await eventually(lambda: not gateway.hub.readers)
+
+
+async def test_poll_ends_when_its_token_does(redis_url: str, key_prefix: str) -> None:
+    async with (
+        serve(redis_url, key_prefix, **SECRETS) as gateway,
+        httpx.AsyncClient(base_url=gateway.http, trust_env=False, timeout=PATIENCE) as http,
+    ):
+        headers = {"authorization": f"Bearer {token('ann', caps=caps('read'), exp=int(time.time()) + 2)}"}
+        address = "/topics/t/events?poll=1&from=start&wait=60"
+        while (answer := await http.get(address, headers=headers)).status_code == 200:
+            assert answer.json()["events"] == []
+        assert (answer.status_code, answer.json()["error"]["code"]) == (401, 109)
+
+
+async def test_disconnect_through_one_gateway_ends_streams_and_polls_of_another(
+    redis_url: str, key_prefix: str
+) -> None:
+    async with (
+        serve(redis_url, key_prefix, **SECRETS) as near,
+        serve(redis_url, key_prefix, **SECRETS) as far,
+        httpx.AsyncClient(base_url=near.http, headers={"x-api-key": API_KEY}, trust_env=False) as backend,
+        httpx.AsyncClient(base_url=far.http, trust_env=False, timeout=PATIENCE) as http,
+    ):
+        headers = {"authorization": f"Bearer {token('ann', caps=caps('read'), iat=int(time.time()) - 1)}"}
+        ways = ["events", "events?format=ndjson", "stream?offset=-1&live=sse", "events?poll=1&from=start&wait=60"]
+        reading = [asyncio.create_task(http.get(f"/topics/t/{way}", headers=headers)) for way in ways]
+        await eventually(lambda: len(far.hub.readers) == len(ways))
+        await backend.post("/api/disconnect", json={"user": "ann"})
+        answers = [await task for task in reading]
+        assert [answer.status_code for answer in answers] == [200, 200, 200, 401]
+        assert "3503" in answers[0].text
+        assert (await http.get("/topics/t/events", headers=headers)).status_code == 401
