@@ -47,6 +47,10 @@ async def test_93_link_that_was_lost_hears_everything_again(
                         await append(world.admin, TOPIC, {"n": number})
             await append_again(world.admin)
             await world.settled()
+            # What came so far may all have been read when the link was made anew; this has to be heard on it.
+            await eventually(lambda: world.gateway.hub.sure)
+            await append_again(world.admin)
+            await world.settled()
             await world.verify(written=True)
         assert follower.failure is None
 
