@@ -11,8 +11,8 @@ import { listenToKeys } from '../chat/keys.js';
 import { Notices } from '../chat/notices.js';
 import { Own } from '../chat/own.js';
 import { Painter } from '../chat/painter.js';
+import { wantsToken } from '../chat/refusal.js';
 import { retryWhenUsed } from '../chat/retry.js';
-import { signIn, signInWords, tokenForm, wantsToken } from '../chat/sign_in.js';
 import { connectionNotice, socketStatus } from '../chat/status.js';
 import { Stops } from '../chat/stops.js';
 import { storage } from '../chat/storage.js';
@@ -25,6 +25,7 @@ import { Feed } from './feed.js';
 import { Order, isColumn } from './order.js';
 import { Review } from './review.js';
 import { Row } from './row.js';
+import { notSignedIn, tokenForm } from './sign_in.js';
 import { Stats } from './stats.js';
 import { readSummary } from './summary.js';
 import { Table } from './table.js';
@@ -240,10 +241,8 @@ function blank(shown, all) {
   else name = feed.any ? 'quiet' : 'first';
   if (name === blankName) return;
   blankName = name;
-  // Begins anew, as the page would with the token in its link.
-  const enter = () => location.reload();
   const refused = /** @type {any} */ (feed.error)?.code === ErrorCode.PERMISSION_DENIED;
-  const made = { 'sign-in': () => signIn(signInWords(gateway.refusal ?? { code: 0, reason: '' }, token !== undefined), enter), denied: () => denied(sentence(feed.error), refused ? tokenForm(enter) : null), loading, none: () => noMatch(() => box.set('')), first: () => firstRun(token !== undefined), quiet }[name];
+  const made = { 'sign-in': () => notSignedIn(gateway.refusal, token !== undefined), denied: () => denied(sentence(feed.error), refused ? tokenForm() : null), loading, none: () => noMatch(() => box.set('')), first: () => firstRun(token !== undefined), quiet }[name];
   setChildren($('blank'), made === undefined ? [] : [made()]);
   $('runs').classList.toggle('bare', name !== '');
 }

@@ -1,7 +1,8 @@
 import { sentence } from '../chat/content.js';
 import { el, setChildren } from '../chat/dom.js';
-import { signIn, signInWords, tokenForm, wantsToken } from '../chat/sign_in.js';
+import { wantsToken } from '../chat/refusal.js';
 import { ErrorCode } from '../gateway/index.js';
+import { notSignedIn, tokenForm } from './sign_in.js';
 
 /** Nothing is said about waiting before, in ms. */
 const PATIENCE_MS = 400;
@@ -46,16 +47,14 @@ export class RunBlank {
   /** @param {string} name */
   #make(name) {
     const { topic, wrong, subscription, gateway, given } = this.#page;
-    // Begins anew, as the page would with the token in its link.
-    const enter = () => location.reload();
     switch (name) {
       case 'sign-in':
-        return signIn(signInWords(gateway.refusal ?? { code: 0, reason: '' }, given), enter);
+        return notSignedIn(gateway.refusal, given);
       case 'wrong':
         return text('That is not a run’s address', wrong === null ? 'The address names no topic. ' : 'A topic has 1 to 200 of the characters A–Z a–z 0–9 _ . : @ / -. ', all());
       case 'denied': {
         const shown = text('You cannot read this run', `Your access does not include ${topic}${subscription.error === null ? '.' : `: ${sentence(subscription.error)}`} `, all());
-        if (subscription.error?.code === ErrorCode.PERMISSION_DENIED) shown.append(tokenForm(enter));
+        if (subscription.error?.code === ErrorCode.PERMISSION_DENIED) shown.append(tokenForm());
         return shown;
       }
       case 'first':
