@@ -18,7 +18,16 @@ from gateway.errors import CommandError, ErrorCode
 from gateway.grants import EVERYTHING, Identity
 from gateway.keys import Keyring, KeySetError
 from gateway.settings import Settings, SettingsError
-from gateway.tokens import GrantError, Rules, grants_of_caps, grants_of_text, identity_of, invalid, subscribed
+from gateway.tokens import (
+    GrantError,
+    Rules,
+    check_depth,
+    grants_of_caps,
+    grants_of_text,
+    identity_of,
+    invalid,
+    subscribed,
+)
 from gateway.types import Topic
 
 __all__ = ["MAX_TOKEN", "Authority", "TokenGate", "listed", "refuse"]
@@ -245,6 +254,7 @@ class Authority:
             except (jwt.PyJWTError, OverflowError, ValueError) as error:
                 raise invalid("a claim or a header has another form") from error
             else:
+                check_depth(claims)
                 return claims
         raise invalid("no key is known that it is signed with")
 
@@ -262,6 +272,7 @@ def _header(token: str) -> tuple[str, str | None]:
         header = jwt.get_unverified_header(token)
     except jwt.PyJWTError as error:
         raise invalid("it is no JWT") from error
+    check_depth(header)
     algorithm, kid = header.get("alg"), header.get("kid")
     return algorithm if isinstance(algorithm, str) else "", kid if isinstance(kid, str) else None
 

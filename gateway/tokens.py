@@ -15,10 +15,23 @@ from gateway.grants import VERBS, Grant, Identity, deny
 from gateway.redaction import Redaction
 from gateway.types import Topic
 
-__all__ = ["READER", "GrantError", "Rules", "grants_of_caps", "grants_of_text", "identity_of", "invalid", "subscribed"]
+__all__ = [
+    "READER",
+    "GrantError",
+    "Rules",
+    "check_depth",
+    "grants_of_caps",
+    "grants_of_text",
+    "identity_of",
+    "invalid",
+    "subscribed",
+]
 
 MAX_GRANTS = 1000
 """Patterns of one token, or of one setting."""
+
+MAX_DEPTH = 64
+"""Levels of a token's header and claims: of deeper ones the stack would decide, which is another one at each call."""
 
 MAX_USER = 200
 """Characters of a user's id."""
@@ -218,6 +231,26 @@ def subscribed(identity: Identity, topic: Topic, claims: Mapping[str, Any], *, c
         expires_at=_time(claims, "exp"),
         grants=(grant, *identity.grants),
     )
+
+
+def check_depth(value: object) -> None:
+    """Go on only with a header, or claims, of at most `MAX_DEPTH` levels.
+
+    Raises:
+        CommandError: 101, there are more.
+
+    """
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, dict | list)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+        if not level:
+            return
+    raise invalid(f"expected at most {MAX_DEPTH} levels of nesting")
 
 
 def invalid(reason: str) -> CommandError:

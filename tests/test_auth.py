@@ -1,5 +1,6 @@
 """Callers are known by their tokens and keys, and forged ones are none."""
 
+import base64
 import hashlib
 import hmac
 import json
@@ -195,6 +196,22 @@ def test_long_token_is_not_looked_at() -> None:
 
 
 # claims
+
+
+@pytest.mark.parametrize("where", ["header", "claims"])
+@pytest.mark.parametrize("depth", [20, 62, 64, 300, 900, 3000])
+def test_token_may_nest_so_deep_wherever_it_is_checked(depth: int, where: str) -> None:
+    # As the fuzzer of tokens found: the depth of the caller's own stack decided.
+    deep = "[" * depth + "]" * depth
+    parts = {"header": '{"alg":"HS256"', "claims": '{"sub":"ann"'}
+    parts[where] += f',"x":{deep}'
+    signed = b".".join(base64.urlsafe_b64encode(f"{part}}}".encode()).rstrip(b"=") for part in parts.values())
+    signature = hmac.digest(SECRET.encode(), signed, "sha256")
+    whole = b".".join([signed, base64.urlsafe_b64encode(signature).rstrip(b"=")]).decode()
+    if depth < 64:
+        assert _authority().connect(whole).user == "ann"
+    else:
+        assert _refusal(_authority().connect, whole).code == ErrorCode.UNAUTHORIZED
 
 
 def test_expired_token_has_an_error_of_its_own() -> None:

@@ -18,9 +18,9 @@ end
 local function outdated(field, value, offsets)
   local kind, name = string.match(field, '^(.):(.*)$')
   if kind == 'w' then
-    return name ~= s.run and tonumber(string.match(value, '(%d+)$')) <= s.floor
+    return name ~= s.run and (tonumber(string.match(value, '(%d+)$')) or math.huge) <= s.floor
   elseif kind == 'r' then
-    return string.sub(value, 1, 4) == 'end ' and tonumber(string.match(value, '(%d+)$')) <= s.floor
+    return string.sub(value, 1, 4) == 'end ' and (tonumber(string.match(value, '(%d+)$')) or math.huge) <= s.floor
   elseif kind == 'a' then
     return string.sub(name, 1, #s.run + 1) ~= s.run .. '/' and string.sub(value, 1, 8) ~= 'pending '
       and (offsets[name] or 0) <= s.floor

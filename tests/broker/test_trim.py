@@ -195,3 +195,11 @@ async def test_trim_keeps_what_is_the_holders(author: Author, redis: Redis, keys
     assert stored(await author.add("ask", seq=author.seq)).repeated
     # It goes on from where it was, below the floor now.
     assert isinstance(await author.add("b"), Appended)
+
+
+async def test_trim_passes_over_fields_that_are_none_of_the_scripts(author: Author) -> None:
+    # As the fuzzer of the store found: a writer's field, and a run's, without a place.
+    await author.add("a", changes=[Change(field="w:other", value="pending x"), Change(field="r:gone", value="end x")])
+    at = author.position
+    assert await trim(author, at) == Trimmed(position=at)
+    assert await author.add("b") is not None
