@@ -19,7 +19,7 @@ from tests.browser.looks import look
 from tests.e2e.processes import Gateway
 
 pytestmark = pytest.mark.browser
-expect.set_options(timeout=10_000)
+expect.set_options(timeout=60_000)
 
 MODELS = ("atlas-large", "atlas-mini", "nano-2")
 TITLES = (
