@@ -1,6 +1,7 @@
 """From waiting messages to runs: takes them from the topics' queues, one run a topic at a time."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -8,7 +9,7 @@ from functools import partial
 from gateway.broker.port import Link
 from gateway.context.errors import ExecutionCancelled
 from gateway.context.messages import Message
-from gateway.errors import BrokerUnavailableError, ConditionError, GatewayError, TopicBusyError
+from gateway.errors import BrokerError, BrokerUnavailableError, ConditionError, GatewayError, TopicBusyError
 from gateway.policies import POLICIES, Policy, follow
 from gateway.publisher import Publisher
 from gateway.run import Run
@@ -131,6 +132,9 @@ class Worker:
                         self._want(topic)
             except BrokerUnavailableError as error:
                 _logger.debug("no sweep: %s", error)
+            except BrokerError as error:
+                # Wake-ups still come, and runs go on: they are not to end for what can be put right in Redis.
+                _logger.warning("topics that wait cannot be looked for: %s", error)
             await asyncio.sleep(_SWEEP_INTERVAL)
 
     async def _dispatch(self) -> None:
@@ -169,7 +173,8 @@ class Worker:
             await self._publisher.look_again(topic, at=0)
         except GatewayError:
             _logger.exception("topic %s could not be attended to", topic)
-            await self._publisher.look_again(topic, at=self._publisher.broker.now() + _IDLE_DELAY)
+            with contextlib.suppress(GatewayError):  # its note stands as it was
+                await self._publisher.look_again(topic, at=self._publisher.broker.now() + _IDLE_DELAY)
         except Exception:
             _logger.exception("attending to topic %s failed", topic)
 

@@ -19,6 +19,7 @@ from gateway.types import Topic
 from gateway.worker import Agent, Worker
 from tests.people import act, decide
 from tests.publishing import events, mirror, send, until
+from tests.servers import RedisServer
 
 TOPIC = "chat:1"
 
@@ -84,6 +85,28 @@ async def test_message_whose_wake_up_was_lost_is_found(broker: RedisBroker) -> N
         await until(finished(broker, TOPIC))
         await send(broker, TOPIC, "m2", "two", wake=False)
         await until(finished(broker, TOPIC, 2))
+
+
+async def test_worker_outlives_a_right_that_is_taken_from_it_for_a_while(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with RedisServer(tmp_path) as server:
+        broker = RedisBroker(server.url, timeout=5)
+        async with Redis(port=server.port) as redis, working(broker, echo):
+            await send(broker, TOPIC, "m1", "one")
+            await until(finished(broker, TOPIC))
+            await redis.execute_command("ACL", "SETUSER", "default", "-zrangebyscore")
+
+            async def told() -> bool:
+                return "topics that wait cannot be looked for" in caplog.text
+
+            await until(told)
+            await send(broker, TOPIC, "m2", "two")
+            await until(finished(broker, TOPIC, 2))
+            await redis.execute_command("ACL", "SETUSER", "default", "+zrangebyscore")
+            await send(broker, TOPIC, "m3", "three", wake=False)
+            await until(finished(broker, TOPIC, 3))
+        await broker.aclose()
 
 
 async def test_wake_up_is_enough_without_a_note(broker: RedisBroker) -> None:
