@@ -95,7 +95,7 @@ async def test_worker_outlives_a_right_that_is_taken_from_it_for_a_while(
         async with Redis(port=server.port) as redis, working(broker, echo):
             await send(broker, TOPIC, "m1", "one")
             await until(finished(broker, TOPIC))
-            await redis.execute_command("ACL", "SETUSER", "default", "-zrangebyscore")
+            await redis.execute_command("ACL", "SETUSER", "default", "-zrangebyscore")  # type: ignore[no-untyped-call]
 
             async def told() -> bool:
                 return "topics that wait cannot be looked for" in caplog.text
@@ -103,7 +103,7 @@ async def test_worker_outlives_a_right_that_is_taken_from_it_for_a_while(
             await until(told)
             await send(broker, TOPIC, "m2", "two")
             await until(finished(broker, TOPIC, 2))
-            await redis.execute_command("ACL", "SETUSER", "default", "+zrangebyscore")
+            await redis.execute_command("ACL", "SETUSER", "default", "+zrangebyscore")  # type: ignore[no-untyped-call]
             await send(broker, TOPIC, "m3", "three", wake=False)
             await until(finished(broker, TOPIC, 3))
         await broker.aclose()
