@@ -17,7 +17,7 @@ from gateway.streaming.poll import News, Poll
 from gateway.streaming.reader import StreamReader
 from gateway.streaming.request import StreamRequest
 from gateway.streaming.response import StreamResponse, patiently
-from gateway.types import Position
+from gateway.types import START, Position
 
 __all__ = ["durable", "long_poll"]
 
@@ -72,8 +72,11 @@ async def durable(request: Request, asked: StreamRequest) -> Response | StreamRe
         _check_written(news)
         return Response(headers=_headers(news) | {"content-type": "application/json", "cache-control": "no-store"})
     now = position is None
-    if position is None:
-        position = (await _news(request, asked, None, mirror=False, wait=0)).position
+    if position is None or (live and position == START):
+        # Nobody waits for a stream that there is none of: it is told at once.
+        news = await _news(request, asked, None, mirror=False, wait=0)
+        _check_written(news)
+        position = news.position if position is None else position
     if live == "sse":
         form = DurableEvents(cursor=query.get("cursor"))
         state = request.app.state

@@ -144,6 +144,11 @@ async def test_long_poll_of_a_stream(served: Gateway, http: httpx.AsyncClient, b
 async def test_stream_that_nobody_has_written_is_not_found(http: httpx.AsyncClient) -> None:
     assert (await http.get("/topics/nothing/stream")).status_code == 404
     assert (await http.head("/topics/nothing/stream")).status_code == 404
+    # At once, too, where it would wait for news.
+    for offset in ("-1", "now"):
+        for live in ("long-poll", "sse"):
+            reply = await http.get("/topics/nothing/stream", params={"offset": offset, "live": live})
+            assert reply.status_code == 404
 
 
 @pytest.mark.parametrize(
