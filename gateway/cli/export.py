@@ -11,6 +11,7 @@ from urllib.request import Request, urlopen
 import click
 
 from gateway.cli.target import PATIENCE, Access, gateway_options, gateway_url, read_topic
+from gateway.errors import CommandError, GatewayError
 from gateway.types import Topic
 
 __all__ = ["command"]
@@ -54,7 +55,7 @@ def _exported(request: Request, out: BinaryIO) -> bool:
             tail = _Tail(out)
             shutil.copyfileobj(answer, tail, PIECE)
     except HTTPError as error:
-        raise click.ClickException(_reason(error)) from error
+        raise _refusal(error) from error
     except (URLError, OSError) as error:
         why = error.reason if isinstance(error, URLError) else error
         raise click.ClickException(f"no gateway answers at {request.host}: {why}") from error
@@ -80,8 +81,9 @@ class _Tail:
         return self._last[self._last.rstrip(b"\n").rfind(b"\n") + 1 :]
 
 
-def _reason(error: HTTPError) -> str:
+def _refusal(error: HTTPError) -> GatewayError | click.ClickException:
     try:
-        return str(json.load(error)["error"]["message"])
-    except (ValueError, KeyError, TypeError):
-        return f"the gateway answered {error.code}"
+        told = json.load(error)["error"]
+        return CommandError(int(told["code"]), str(told["message"]))
+    except (KeyError, TypeError, ValueError):
+        return click.ClickException(f"the gateway answered with HTTP status {error.code}")

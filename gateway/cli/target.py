@@ -13,7 +13,9 @@ import msgspec
 from gateway import note
 from gateway.broker.address import FORMS, Address
 from gateway.cli.flags import Flag
+from gateway.cli.refusal import explained
 from gateway.client import Client, Subscription, Update
+from gateway.errors import CommandError, DisconnectError
 from gateway.note import Note
 from gateway.settings import Settings
 from gateway.types import Topic, parse_topic
@@ -70,7 +72,14 @@ def gateway_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def with_access(*, token: str | None, api_key: str | None, **given: Any) -> None:
-        command(access=Access(token=token, api_key=api_key), **given)
+        try:
+            command(access=Access(token=token, api_key=api_key), **given)
+        except (CommandError, DisconnectError) as error:
+            name = click.get_current_context().info_name or ""
+            told = explained(error, command=name, topic=given.get("topic"), token=bool(token), api_key=bool(api_key))
+            if told is None:
+                raise
+            raise told from error
 
     wrapped = click.option(
         "--api-key",
