@@ -34,14 +34,15 @@ class BundleError(ValueError):
 def bundle(entry: str, read: Callable[[str], str]) -> str:
     """Make one module of a module and what it imports: each becomes a function that is called once, in import order.
 
-    What is imported when it is needed, as ``import('./a.js')``, stays a file of its own, which holds all that it imports.
+    What is imported when it is needed, as ``import('./a.js')``, stays a file of its own with all that it imports.
 
     Args:
         entry: Path of the module, with slashes.
         read: Gives the text of a path; it is asked once for each.
 
     Raises:
-        BundleError: A default or star import or export, a dynamic import of anything but a text, or modules that import each other.
+        BundleError: A default or star import or export, a dynamic import of anything but a text, or modules that
+            import each other.
 
     """
     bundled = _Bundle(PurePosixPath(entry), read)

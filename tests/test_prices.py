@@ -54,4 +54,4 @@ async def test_whoever_connects_is_told(redis_url: str, key_prefix: str, tmp_pat
     path = tmp_path / "prices.json"
     path.write_text(json.dumps(table))
     async with serve(redis_url, key_prefix, prices=str(path)) as gateway, Client(gateway.http) as client:
-        assert await client.rpc("prices") == {"prices": table}
+        assert await client.rpc("prices", {}) == {"prices": table}

@@ -3,7 +3,7 @@ import { button, el, setChildren, setText } from './dom.js';
 import { notice } from './entries/lines.js';
 import { number } from './time.js';
 
-const QUEUE = { label: 'Queue', placeholder: (/** @type {string} */ agent) => `Queue a message, ${agent} answers it next` };
+const QUEUE = { label: 'Queue', placeholder: (/** @type {string} */ agent) => `Queue a message for ${agent}` };
 const REJECT = { label: 'Send', placeholder: (/** @type {string} */ agent) => `${agent} takes no messages while it runs` };
 
 /**

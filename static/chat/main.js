@@ -253,7 +253,7 @@ const dock = {
     const stopping = running && run.cancel !== null ? { by: own.who(run.run, run.cancel.by), mode: run.cancel.mode, step: run.iteration } : null;
     const [act = null] = may('cancel') ? Object.values(stoppable() ?? {}) : [];
     if (run !== null && run.status !== 'running') stops.settle(run.run);
-    composer.show({ agent: run?.agent ?? null, policy: run?.policy ?? null, running, stopping: stopping !== null, connection: socket.state, allowed: may('send'), signedIn: current !== null || !wantsToken(gateway.refusal) });
+    composer.show({ agent: run?.agent ?? null, policy: run?.policy ?? null, running, stopping: stopping !== null, connection: subscription.state === 'denied' ? 'denied' : socket.state, allowed: may('send'), signedIn: current !== null || !(wantsToken(gateway.refusal) || subscription.error?.code === ErrorCode.PERMISSION_DENIED) });
     stopButton.show({ act, asked: act !== null && stops.asked(act), stopping });
     queue.show(mirror, may);
     composer.check((message) => queue.has(message));
@@ -515,6 +515,10 @@ listenToKeys({
 
 $('dock').hidden = wrong !== null;
 $('copy-link').hidden = wrong !== null;
+if (wrong !== null) {
+  // There is no conversation of which the panel and the connection could tell.
+  $('app').classList.add('no-panel', 'no-topic');
+}
 around();
 painter.mark(list);
 connectionChanged();

@@ -57,6 +57,8 @@ async def test_token_in_the_fragment_opens_the_page_and_nothing_else_does(
         await field.fill(f"Bearer {token('bob', lasts=3600)}")
         await enter.click()
         await expect(page.get_by_role("heading", name="You cannot read this chat")).to_be_visible()
+        await expect(page.locator("#composer-note")).to_have_text("Sign in to write")
+        await expect(page.locator("#send")).to_be_disabled()
         await look(page, "chat-denied", sizes=SIZES)
         await field.fill(f"{gateway.http}/?topic=chat:ann#token={token('ann', lasts=3600)}")
         await enter.click()

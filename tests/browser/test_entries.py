@@ -166,3 +166,38 @@ async def test_code_is_coloured_when_it_is_whole_and_nothing_moves(page: Page, g
     assert await shown.evaluate("element => element.offsetHeight") == height
     await expect(page.locator("#lane .code-head")).to_contain_text("python")
     await expect(page.locator("#lane .code-head").get_by_role("button", name="Copy")).to_be_enabled()
+
+
+async def test_focus_stays_with_the_card_of_what_was_decided(page: Page, gateway: Gateway) -> None:
+    await opened(page, gateway)
+    async with Publisher(gateway.redis_url) as publisher, publisher.run("t", agent="a") as run:
+        await run.add_message(Message.assistant(None, tool_calls=(LOOK,)))
+        decision = asyncio.create_task(run.approval(LOOK))
+        await page.get_by_role("button", name="Approve").focus()
+        await page.get_by_role("button", name="Approve").click(delay=500)
+        await decision
+        await run.tool_call("call-1", "look", LOOK.arguments or "")
+        await expect(page.locator("#lane .card")).to_contain_text("running")
+        where = "[document.activeElement.closest('#lane .entry') !== null, document.activeElement.ariaLabel ?? '']"
+        inside, name = await page.evaluate(where)
+        assert inside
+        assert "Copy" not in name
+
+
+async def test_title_is_cut_after_the_ribbon_where_there_is_little_room(page: Page, gateway: Gateway) -> None:
+    await page.set_viewport_size({"width": 1280, "height": 800})
+    await opened(page, gateway)
+    async with Publisher(gateway.redis_url) as publisher, publisher.run("t", agent="researcher") as run:
+        await run.set_context(title="A title as people write it for a chat")
+        await run.delta("Begun")
+        await expect(page.locator("#title")).to_contain_text("A title of")
+        await expect(page.locator("#chip")).to_have_text("Writing")
+        title = page.locator("#title")
+        assert await title.evaluate("element => element.scrollWidth - element.clientWidth") <= 1
+
+
+async def test_address_without_a_topic_shows_no_run_and_no_connection(page: Page, gateway: Gateway) -> None:
+    await page.goto(f"{gateway.url}/?topic=no%20topic")
+    await expect(page.locator("#title")).to_have_text("No such chat")
+    for part in ("#panel", "#conn", "#show-panel", "#dock"):
+        await expect(page.locator(part)).to_be_hidden()

@@ -87,8 +87,15 @@ export class ToolView extends EntryView {
     else this.#settle();
     if (phase === 'arriving' && open !== null) this.#drawPreview(look);
     else if (phase !== 'waiting') this.#show(folded ? this.#line() : this.#card(look), folded);
-    if (focused && !this.body.contains(document.activeElement)) /** @type {HTMLElement|null} */ (this.body.querySelector('button'))?.focus();
+    if (focused && !this.body.contains(document.activeElement)) this.#refocus();
     this.#count();
+  }
+
+  /** What had the focus is gone: what opens and folds it gets it, else the card; a press there must not copy or stop. */
+  #refocus() {
+    const card = /** @type {HTMLElement|null} */ (this.body.querySelector('[aria-expanded]') ?? this.body.firstElementChild);
+    if (card !== null && !card.matches('button')) card.tabIndex = -1;
+    card?.focus();
   }
 
   /**
