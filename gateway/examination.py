@@ -10,7 +10,7 @@ from gateway.finding import Finding
 from gateway.origin import is_loopback
 from gateway.settings import Settings, SettingsError
 
-__all__ = ["check_machine", "check_settings"]
+__all__ = ["check_machine", "check_settings", "idle_settings"]
 
 SPARE_FILES = 100
 """Files that a process needs beside one for each connection."""
@@ -32,6 +32,9 @@ def check_settings(settings: Settings) -> list[Finding]:
         if weak:
             advice = "make one with gateway token --new-secret; a made-up key is guessed"
             found.append(_finding("error", f"GATEWAY_{name.upper()}", f"number {weak[0]} looks made up", advice))
+    for name, why in idle_settings(settings).items():
+        advice = "set GATEWAY_TOKEN_SECRETS, GATEWAY_TOKEN_PUBLIC_KEYS or GATEWAY_TOKEN_JWKS, or remove it"
+        found.append(_finding("warning", name, why, advice))
     if "*" in listed(settings.allowed_origins):
         advice = "name the pages that may connect, as https://example.com"
         found.append(_finding("warning", "GATEWAY_ALLOWED_ORIGINS", "* lets every web page connect", advice))
@@ -42,6 +45,20 @@ def check_settings(settings: Settings) -> list[Finding]:
         advice = "set it: workers share the gateway's port, so their metrics cannot be told apart there"
         found.append(_finding("note", "GATEWAY_METRICS_PORT", "none", advice))
     return found
+
+
+def idle_settings(settings: Settings) -> dict[str, str]:
+    """Give the settings about tokens that do nothing, as no key is set by which a token could be known, and why."""
+    if settings.token_secrets or settings.token_public_keys or settings.token_jwks:
+        return {}
+    about_users = ("user_grants", "token_audience", "token_issuer")
+    names = (*about_users, "anonymous_grants", "grants_file") if settings.keyless else about_users
+    why = (
+        "no keys are set, and everybody may do everything"
+        if settings.keyless
+        else "no key is set that tokens are signed with"
+    )
+    return {f"GATEWAY_{name.upper()}": f"set, but without effect: {why}" for name in names if getattr(settings, name)}
 
 
 def _access(settings: Settings) -> list[Finding]:

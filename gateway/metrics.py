@@ -94,6 +94,7 @@ class Metrics(Collector):
                 "connections_per_user": limits.connections_of_user.refusals,
                 "connections_per_address": limits.connections_of_address.refusals,
                 "topics_per_user": limits.topics_of_user.refusals,
+                "requests": limits.requests.refusals,
                 "commands_per_connection": _total(measures.commands, outcome="111"),
             },
             "limit",

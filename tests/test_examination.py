@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.examination import check_machine, check_settings
+from gateway.examination import check_machine, check_settings, idle_settings
 from gateway.finding import Finding
 from gateway.settings import Settings
 
@@ -31,6 +31,9 @@ def levels(findings: list[Finding]) -> dict[str, str]:
         ({"allowed_origins": "*"}, "GATEWAY_ALLOWED_ORIGINS", "warning"),
         ({"trusted_proxies": "0.0.0.0/0"}, "GATEWAY_TRUSTED_PROXIES", "warning"),
         ({"workers": 2}, "GATEWAY_METRICS_PORT", "note"),
+        ({"user_grants": "chat:{sub}"}, "GATEWAY_USER_GRANTS", "warning"),
+        ({"anonymous_grants": "news"}, "GATEWAY_ANONYMOUS_GRANTS", "warning"),
+        ({"api_keys": GOOD, "token_audience": "us"}, "GATEWAY_TOKEN_AUDIENCE", "warning"),
     ],
 )
 def test_setting_is_judged(settings: dict[str, Any], about: str, level: str) -> None:
@@ -54,3 +57,11 @@ def test_open_files_are_compared_with_what_is_expected() -> None:
 def test_more_workers_than_cores_are_told() -> None:
     assert levels(check_machine(Settings(workers=1), connections=1))["workers"] == "ok"
     assert levels(check_machine(Settings(workers=5000), connections=1))["workers"] == "warning"
+
+
+def test_settings_of_tokens_count_where_a_key_of_tokens_is_set() -> None:
+    settings = {"user_grants": "chat:{sub}", "anonymous_grants": "news", "token_issuer": "us"}
+    assert idle_settings(Settings(token_secrets="s" * 64, **settings)) == {}
+    # Anonymous callers need no token.
+    assert set(idle_settings(Settings(api_keys=GOOD, **settings))) == {"GATEWAY_USER_GRANTS", "GATEWAY_TOKEN_ISSUER"}
+    assert len(idle_settings(Settings(**settings))) == 3

@@ -25,6 +25,7 @@ from gateway.cli.interrupt import INTERRUPTED
 from gateway.cli.loop import run_async
 from gateway.cli.server import PortTakenError, bind, loop_factory, serve, serve_workers
 from gateway.cli.target import checked_redis_url, without_password
+from gateway.examination import idle_settings
 from gateway.note import Note, noted
 from gateway.origin import is_loopback
 from gateway.settings import Settings, SettingsError
@@ -197,6 +198,8 @@ def _greeting(settings: Settings, listener: socket.socket, *, private: bool = Fa
         click.echo(f"Gateway: {address(settings, listener)}")
         click.echo(f"Redis:   {shown}{'  (for agents: GATEWAY_REDIS_URL)' if private else ''}")
         click.echo(f"Access:  {_access(settings)}")
+        for name, why in idle_settings(settings).items():
+            click.echo(f"gateway: {name} is {why}", err=True)
         sys.stdout.flush()
 
     return greet
