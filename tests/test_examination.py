@@ -60,7 +60,7 @@ def test_more_workers_than_cores_are_told() -> None:
 
 
 def test_settings_of_tokens_count_where_a_key_of_tokens_is_set() -> None:
-    settings = {"user_grants": "chat:{sub}", "anonymous_grants": "news", "token_issuer": "us"}
+    settings: dict[str, Any] = {"user_grants": "chat:{sub}", "anonymous_grants": "news", "token_issuer": "us"}
     assert idle_settings(Settings(token_secrets="s" * 64, **settings)) == {}
     # Anonymous callers need no token.
     assert set(idle_settings(Settings(api_keys=GOOD, **settings))) == {"GATEWAY_USER_GRANTS", "GATEWAY_TOKEN_ISSUER"}

@@ -19,6 +19,7 @@ from gateway.publisher import Publisher
 from gateway.types import START, Topic, new_id
 from tests.servers import RedisServer, free_port
 from tests.serving import Gateway, append, eventually, serve
+from tests.signing import API_KEY, SECRET, token
 
 README = Path(__file__).parent.parent / "README.md"
 DASHBOARD = Path(__file__).parent.parent / "examples" / "deploy" / "grafana-dashboard.json"
@@ -179,6 +180,19 @@ async def test_refusals_and_closes_are_counted(redis_url: str, key_prefix: str) 
     assert found["gateway_commands_total{method=ping,outcome=111}"] == 1
     assert found["gateway_limit_refusals_total{limit=commands_per_connection}"] == 1
     assert found["gateway_disconnects_total{code=3501}"] == 1
+
+
+async def test_refused_requests_are_counted(redis_url: str, key_prefix: str) -> None:
+    async with (
+        serve(
+            *(redis_url, key_prefix), token_secrets=SECRET, api_keys=API_KEY, request_rate=0.001, request_burst=1
+        ) as served,
+        httpx.AsyncClient(base_url=served.http, trust_env=False) as http,
+    ):
+        headers = {"authorization": f"Bearer {token('ann')}"}
+        assert [(await http.get("/topics/t", headers=headers)).status_code for _ in range(2)] == [403, 429]
+        text = (await http.get("/metrics", headers={"x-api-key": API_KEY})).text
+    assert 'gateway_limit_refusals_total{limit="requests"} 1.0' in text
 
 
 async def test_runs_are_measured_by_their_events(redis_url: str, key_prefix: str) -> None:
