@@ -57,7 +57,9 @@ class Teller:
             assert isinstance(await self._broker.append(self._topic, request, position=START), Appended)
 
 
-async def story(publisher: Publisher, leave: Callable[[Run], Awaitable[None]], *, began: int) -> None:
+async def story(
+    publisher: Publisher, leave: Callable[[Run], Awaitable[None]], seen: Callable[[], Awaitable[None]], *, began: int
+) -> None:
     """Tell a run of three steps in a minute and a half, and what came of it, as of some time ago."""
     at = 0.0
     # The only thing that is not as it was: when it says that it happened.
@@ -65,6 +67,8 @@ async def story(publisher: Publisher, leave: Callable[[Run], Awaitable[None]], *
     async with publisher.run("chat:4113", agent="researcher", model="atlas-large") as run:
         await run.set_context(title="Checkout latency since Tuesday")
         await run.add_message(Message.user("Why is checkout slow since Tuesday?"))
+        await run.flush()
+        await seen()
         for number, (name, took) in enumerate((("query_metrics", 3), ("read_trace", 1), ("read_schema", 24))):
             await run.log_event("step_start")
             await run.log("info", f"step {number + 1} begins", logger="agent.loop")
@@ -113,7 +117,12 @@ async def test_run_of_some_minutes(
         # Who comes later is not told what was said in pieces: a history keeps no deltas of finished messages.
         await page.goto(f"{gateway.url}/dashboard/run?topic=chat:4113")
         await expect(page.locator("#conn")).to_contain_text("Live")
-        telling = asyncio.create_task(story(publisher, leave, began=began))
+
+        # It has read what was stored when it shows who runs; what comes from then on it is told as it is said.
+        async def seen() -> None:
+            await expect(page.locator("#facts")).to_contain_text("researcher")
+
+        telling = asyncio.create_task(story(publisher, leave, seen, began=began))
         await expect(page.locator("#chip")).to_contain_text(word)
         await expect(page.locator("#log .log", has_text="expired after 24 h")).to_be_visible()
         await expect(page.locator("#facts")).to_contain_text("Thinking")
