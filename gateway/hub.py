@@ -204,7 +204,14 @@ class Hub:
     # Readers
 
     async def join(
-        self, reader: Reader, name: Topic, *, asked: Position | None, mirror: bool, view: View | None = None
+        self,
+        reader: Reader,
+        name: Topic,
+        *,
+        asked: Position | None,
+        mirror: bool,
+        view: View | None = None,
+        current: bool = False,
     ) -> tuple[Subscriber, dict[str, Any]]:
         """Prepare a reader's place in a topic, and the reply to its subscribe command.
 
@@ -217,6 +224,7 @@ class Hub:
             asked: The position it wants to go on from; None for none.
             mirror: It can take a snapshot.
             view: The rules by which it sees the topic; None shows it everything.
+            current: It does not stay to hear what comes, so what the store holds now is read first.
 
         Raises:
             BrokerUnavailableError: The broker cannot be asked.
@@ -230,6 +238,8 @@ class Hub:
             return subscriber, {"data": {"summary": summary}}
 
         async def prepare(topic: HubTopic) -> tuple[Subscriber, dict[str, Any]]:
+            if current:
+                await self._reach_top(topic)
             while True:
                 generation = topic.generation
                 found = None if asked is None else await self._histories.missed(topic, asked)

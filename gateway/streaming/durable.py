@@ -78,7 +78,7 @@ class DurableEvents(Form):
             return b""
         shown = [event.data for event in events if event.data != HIDDEN]
         batch = server_sent_event(b"[%b]" % b",".join(shown), name="data") if shown else b""
-        return batch + self.opening(Position(epoch=epoch, offset=events[-1].offset))
+        return batch + self._control(Position(epoch=epoch, offset=events[-1].offset))
 
     def event(self, event: EventPush, *, epoch: str) -> bytes:
         """Write a batch of one."""
@@ -89,7 +89,10 @@ class DurableEvents(Form):
         return b""
 
     def opening(self, position: Position) -> bytes:
-        """Write where the reader stands."""
+        """Write where a reader stands to whom nothing is missing; what others miss brings that along."""
+        return self._control(position) if position.offset >= self.top else b""
+
+    def _control(self, position: Position) -> bytes:
         self._cursor = cursor_after(self._cursor)
         control: dict[str, Any] = {"streamNextOffset": offset_of(position), "streamCursor": self._cursor}
         if position.offset >= self.top:

@@ -56,13 +56,15 @@ class Poll:
             asked: The position; None for the top.
             mirror: A snapshot is taken where the position cannot be continued, or none was asked.
             view: The rules by which the reader sees the topic.
-            wait: Seconds to wait where nothing lies there; 0 does not wait.
+            wait: Seconds to wait where nothing lies there; 0 does not wait, and tells of all that was written before.
 
         Raises:
             BrokerUnavailableError: The broker cannot be asked.
 
         """
-        subscriber, reply = await self._hub.join(self, topic, asked=asked, mirror=mirror, view=view)
+        subscriber, reply = await self._hub.join(
+            self, topic, asked=asked, mirror=mirror, view=view, current=not wait or asked is None
+        )
         recovered: bool | None = reply.get("recovered")
         self._items += [read_publication(bytes(publication)) for publication in reply.get("publications", ())]
         self._taking = not self._items

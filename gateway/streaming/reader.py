@@ -124,7 +124,9 @@ class StreamReader:
             gap = {"asked": known, "epoch": position.epoch, "offset": position.offset}
             outlet.write(form.word("gap", gap, position))
         elif snapshot is None and not known:
-            outlet.write(form.opening(position))
+            # Who is cut off before the first event goes on from what the stream began with.
+            before = events[0].first - 1 if events else position.offset
+            outlet.write(form.opening(Position(epoch=position.epoch, offset=before)))
         elif snapshot is None and not events:
             # Proxies hold the head of a response back until there is something of its body (nginx over HTTP/2 does).
             outlet.write(form.alive())

@@ -78,12 +78,15 @@ async def test_nothing_redacted_gets_through(redis_url: str, key_prefix: str, br
 
 
 @pytest.mark.parametrize("way", ["events", "events?mirror=1&format=ndjson", "stream?offset=-1&live=sse"])
-async def test_stream_ends_in_the_second_in_which_its_token_does(redis_url: str, key_prefix: str, way: str) -> None:
+async def test_stream_ends_in_the_second_in_which_its_token_does(
+    redis_url: str, key_prefix: str, way: str, broker: RedisBroker
+) -> None:
     # No ping comes in time to notice it.
     async with (
         serve(redis_url, key_prefix, **SECRETS, ping_interval=600) as gateway,
         httpx.AsyncClient(base_url=gateway.http, trust_env=False, timeout=PATIENCE) as http,
     ):
+        await append(broker, "t", {"n": 1})
         headers = {"authorization": f"Bearer {token('ann', caps=caps('read'), exp=int(time.time()) + 2)}"}
         async with http.stream("GET", f"/topics/t/{way}", headers=headers) as response:
             assert response.status_code == 200
@@ -106,7 +109,7 @@ async def test_poll_ends_when_its_token_does(redis_url: str, key_prefix: str) ->
 
 
 async def test_disconnect_through_one_gateway_ends_streams_and_polls_of_another(
-    redis_url: str, key_prefix: str
+    redis_url: str, key_prefix: str, broker: RedisBroker
 ) -> None:
     async with (
         serve(redis_url, key_prefix, **SECRETS) as near,
@@ -114,8 +117,9 @@ async def test_disconnect_through_one_gateway_ends_streams_and_polls_of_another(
         httpx.AsyncClient(base_url=near.http, headers={"x-api-key": API_KEY}, trust_env=False) as backend,
         httpx.AsyncClient(base_url=far.http, trust_env=False, timeout=PATIENCE) as http,
     ):
+        at = await append(broker, "t", {"n": 1})
         headers = {"authorization": f"Bearer {token('ann', caps=caps('read'), iat=int(time.time()) - 1)}"}
-        ways = ["events", "events?format=ndjson", "stream?offset=-1&live=sse", "events?poll=1&from=start&wait=60"]
+        ways = ["events", "events?format=ndjson", "stream?offset=-1&live=sse", f"events?poll=1&from={at}&wait=60"]
         reading = [asyncio.create_task(http.get(f"/topics/t/{way}", headers=headers)) for way in ways]
         await eventually(lambda: len(far.hub.readers) == len(ways))
         await backend.post("/api/disconnect", json={"user": "ann"})

@@ -10,6 +10,7 @@ from gateway.broker.redis import RedisBroker
 from gateway.types import Topic
 from tests.dialects.clients import Node
 from tests.serving import PATIENCE, Gateway, append, eventually, serve
+from tests.test_hub import deaf
 
 # long polls
 
@@ -41,6 +42,24 @@ async def test_polls_one_after_the_other_give_everything_once(http: httpx.AsyncC
         assert sum(len(str(event)) for event in answer["events"]) < 200_000
         query = place(answer)
     assert got == list(range(200))
+
+
+async def test_who_does_not_wait_sees_what_was_written_before_though_its_publication_is_late(
+    served: Gateway, http: httpx.AsyncClient, broker: RedisBroker
+) -> None:
+    at = await append(broker, "t", {"n": 1})
+    async with served.plain() as watch:
+        await watch.ask("subscribe", {"channel": "t"})
+        with deaf(served.hub):
+            await append(broker, "t", {"n": 2})
+            assert (await poll(http))["offset"] == 2
+            await append(broker, "t", {"n": 3})
+            assert len((await poll(http, f"&from={at}&wait=0"))["events"]) == 2
+            await append(broker, "t", {"n": 4})
+            assert (await http.head("/topics/t/stream")).headers["stream-next-offset"].startswith("0000000000000004_")
+            await append(broker, "t", {"n": 5})
+            assert (await http.get("/topics/t/stream?offset=-1")).json()[-1] == {"n": 5}
+        assert [(await watch.pub())["offset"] for _ in range(4)] == [2, 3, 4, 5]
 
 
 async def test_poll_waits_for_news(served: Gateway, http: httpx.AsyncClient, broker: RedisBroker) -> None:

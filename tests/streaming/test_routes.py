@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import re
 import socket
 from pathlib import Path
 from typing import Self
@@ -77,6 +78,25 @@ async def test_reader_that_comes_back_misses_nothing_and_gets_nothing_twice(
             last = stream.id
         await append(broker, "t", *[{"n": 31 + round_ * 3 + n} for n in range(3)])
     assert got == list(range(1, 43))
+
+
+@pytest.mark.parametrize("query", ["events?from=start", "events?from=start&format=ndjson", "stream?offset=-1&live=sse"])
+async def test_a_stream_cut_anywhere_has_named_no_place_beyond_what_it_gave(
+    http: httpx.AsyncClient, broker: RedisBroker, query: str
+) -> None:
+    await append(broker, "t", *[{"n": n} for n in range(1, 4)])
+    text = ""
+    async with http.stream("GET", f"/topics/t/{query}") as reply:
+        async for piece in reply.aiter_text():
+            text += piece
+            if '{"n":3}' in text and text.endswith("\n"):
+                break
+    given = 0
+    for block in text.split("\n" if "ndjson" in query else "\n\n"):
+        given += len(re.findall(r'\{"n":\d\}', block))
+        places = re.findall(r'^id: \w+:(\d+)$|"offset":(\d+)|"streamNextOffset":"(\d+)_', block, re.MULTILINE)
+        assert all(int("".join(place)) <= given for place in places), text
+    assert given == 3
 
 
 async def test_many_readers_get_the_same(http: httpx.AsyncClient, broker: RedisBroker) -> None:
