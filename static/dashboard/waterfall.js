@@ -228,7 +228,9 @@ export class Waterfall {
     const { axis, live } = this.#page;
     const ticks = this.#root === null ? [] : axis.ticks(start, Math.max(2, Math.floor(width / 90)));
     const x = (/** @type {number} */ at) => axis.x(at, width).toFixed(1);
-    setChildren(this.#parts.axis, ticks.map(({ at, text }) => {
+    // Half a time at the edge would read as another one.
+    const whole = ticks.filter(({ at }) => axis.x(at, width) < width - 34);
+    setChildren(this.#parts.axis, whole.map(({ at, text }) => {
       const mark = svg('text', { x: Number(x(at)) + 4, y: 18 });
       mark.textContent = text;
       return mark;
