@@ -1,3 +1,4 @@
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,7 +13,8 @@ from gateway.adapters.consuming import consume
 from gateway.context.approval import Approve, Decision, Edit, Reject
 from gateway.context.errors import ExecutionCancelled
 from tests.adapters.sink import RecordingSink
-from tests.agent.provider import Provider
+from tests.agent.provider import HANG, Provider
+from tests.serving import eventually
 
 set_tracing_disabled(disabled=True)
 
@@ -81,6 +83,23 @@ async def answering(*answers: list[Any]) -> AsyncIterator[OpenAIResponsesModel]:
         AsyncOpenAI(base_url=server.url, api_key="k", max_retries=0) as client,
     ):
         yield OpenAIResponsesModel("m", client)
+
+
+async def test_connection_is_closed_when_the_run_is_stopped_in_mid_response() -> None:
+    sink = RecordingSink()
+    begun = streamed("r1", text("begun"))[:3]
+    async with (
+        Provider([*begun, HANG], named=True) as server,
+        AsyncOpenAI(base_url=server.url, api_key="k", max_retries=0) as client,
+    ):
+        agent = Agent(name="a", model=OpenAIResponsesModel("m", client))
+        consuming = asyncio.create_task(consume(sink, Runner.run_streamed(agent, "Hi"), adapter=None))
+        await eventually(lambda: sink.open_text)
+        consuming.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await consuming
+        await asyncio.wait_for(server.left.wait(), 10)
+    assert sink.open_text == "begun"
 
 
 async def test_text_calls_results_usage_and_handoff() -> None:
