@@ -18,7 +18,7 @@ from gateway.broker.keys import SLOTS, slot_of
 from tests.servers import RedisServer, free_port
 from tests.started import remember
 
-__all__ = ["RedisCluster", "Sentinels", "do", "is_master"]
+__all__ = ["RedisCluster", "Sentinels", "do", "is_master", "until"]
 
 PATIENCE = 30.0
 NODE_TIMEOUT = os.environ.get("GATEWAY_TEST_NODE_TIMEOUT", "2000")

@@ -28,25 +28,27 @@ FULL = 0.9
 """Of the memory that the server may use."""
 
 
-async def check_broker(url: str, *, key_prefix: str) -> list[Finding]:
+async def check_broker(url: str, *, key_prefix: str, tag: str = "") -> list[Finding]:
     """Examine a server.
 
     Args:
         url: ``redis://``, ``rediss://`` or ``unix://`` of one server.
         key_prefix: First part of the gateways' keys and channels.
+        tag: Of a cluster's master a hash tag whose slot it has; "" elsewhere.
 
     """
     client = Redis.from_url(url, socket_timeout=PATIENCE, socket_connect_timeout=PATIENCE, decode_responses=True)
     try:
-        return await _Checkup(client, key_prefix).run()
+        return await _Checkup(client, key_prefix, tag or secrets.token_hex(6)).run()
     finally:
         await client.aclose()
 
 
 class _Checkup:
-    def __init__(self, client: Any, key_prefix: str) -> None:
+    def __init__(self, client: Any, key_prefix: str, tag: str) -> None:
         self._client = client
         self._prefix = key_prefix
+        self._tag = tag
         self._found: list[Finding] = []
 
     async def run(self) -> list[Finding]:
@@ -190,7 +192,7 @@ class _Checkup:
 
     async def _rights(self) -> None:
         """Do once what gateways do (README, Redis), on a key of our own."""
-        key = f"{self._prefix}:doctor:{secrets.token_hex(6)}"
+        key = f"{self._prefix}:doctor:{{{self._tag}}}"
         script = "redis.call('SET', KEYS[1], ARGV[1], 'PX', 1000) return redis.call('GET', KEYS[1])"
         sha = None
         try:

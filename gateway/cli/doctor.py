@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from gateway import note
-from gateway.broker.checkup import check_broker
+from gateway.broker.store_checkup import check_store
 from gateway.cli.flags import Flag, settings_flags
 from gateway.cli.loop import run_async
 from gateway.cli.screen import echo
@@ -90,10 +90,7 @@ async def _redis(url: str, settings: Settings) -> list[Finding]:
     if not url:
         advice = "without GATEWAY_REDIS_URL gateway serve starts a private Valkey, for one machine"
         return [Finding(level="note", about="reachable", found="none is named", advice=advice)]
-    if "+" in url.partition(":")[0]:
-        advice = "give --redis-url of one server after the other, as redis://host:port"
-        return [Finding(level="note", about="reachable", found="several servers are named", advice=advice)]
-    return await check_broker(url, key_prefix=settings.key_prefix)
+    return await check_store(url, key_prefix=settings.key_prefix)
 
 
 async def _gateway(url: str | None, token: str | None) -> list[Finding]:
