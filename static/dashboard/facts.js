@@ -27,7 +27,7 @@ export function factsOf(run, totals, watching) {
     { name: 'Writing', ...part('live'), class: 'not-small' },
     { name: 'Tools', value: inTools?.value ?? calls, note: inTools === null ? '' : [inTools.note, calls].filter((words) => words !== '').join(', '), class: 'not-tiny' },
     { name: 'Waiting for people', ...part('wait'), class: '' },
-    { name: 'Steps', value: steps === 0 ? '' : number(steps), note: '', class: 'not-tiny' },
+    { name: 'Steps', value: steps === 0 ? '' : number(steps), note: '', class: 'not-small' },
     { name: 'Tokens', value: usage.input + usage.output === 0 ? '' : shortNumber(usage.input + usage.output), note: usage.cached === 0 ? '' : `${shortNumber(usage.cached)} cached`, class: '' },
     { name: 'Errors', value: errors === 0 ? '' : number(errors), note: '', class: 't-bad' },
     { name: 'Watching', value: watching === null || watching === 0 ? '' : number(watching), note: '', class: 'not-small' },
