@@ -99,7 +99,7 @@ test-scale: $(VENV)/.dev servers
 	for server in "" .servers/*/redis-server; do \
 		GATEWAY_TEST_SERVER=$${server:+$$PWD/$$server} $(BIN)/python -m pytest tests/broker || exit 1; \
 		GATEWAY_TEST_SERVER=$${server:+$$PWD/$$server} GATEWAY_SCALE_ROUNDS=$(ROUNDS) \
-			$(BIN)/python -m pytest tests/scale/test_cluster.py || exit 1; \
+			$(BIN)/python -m pytest tests/scale/test_cluster.py tests/scale/test_workers.py || exit 1; \
 	done
 
 # The published suite of Durable Streams, from npm, against the read side.
