@@ -280,19 +280,25 @@ const dock = {
 
 const refusalWords = () => signInWords(gateway.refusal ?? { code: 0, reason: '' }, token !== undefined);
 
+/** What could not be loaded, as the gateway went away just then, is tried again. */
+const retry = () => {
+  blank = '';
+  setTimeout(drawBlank, 2000);
+};
+
 /** Where a token can be given. Mostly nobody needs it, so it comes when somebody does. */
 function tokenForm() {
   const place = document.createElement('div');
   place.className = 'sign-in';
   // Begins anew, as the page would with the token in its link; what is written stays in the box.
-  void import('./sign_in.js').then(({ fillTokenForm }) => fillTokenForm(place, () => location.reload()));
+  void import('./sign_in.js').then(({ fillTokenForm }) => fillTokenForm(place, () => location.reload()), retry);
   return place;
 }
 
 function firstRun() {
   const place = document.createElement('div');
   place.className = 'empty';
-  void import('./first_run.js').then(({ fillFirstRun }) => fillFirstRun(place, topic, (text) => composer.say(text)));
+  void import('./first_run.js').then(({ fillFirstRun }) => fillFirstRun(place, topic, (text) => composer.say(text)), retry);
   return place;
 }
 

@@ -3,11 +3,12 @@
 import re
 
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, Route, expect
 
 from gateway import Client
 from gateway.broker.redis import RedisBroker
 from tests.browser.looks import SIZES, look
+from tests.e2e.processes import Gateway
 from tests.serving import append, serve
 from tests.signing import SECRET, token
 
@@ -83,3 +84,19 @@ async def test_message_that_the_user_sent_from_elsewhere_is_their_own(
         await expect(rows.nth(1)).to_contain_text("bob: From bob")
         await rows.nth(0).get_by_role("button", name="Withdraw this message").click()
         await expect(rows).to_have_count(1)
+
+
+async def test_what_could_not_be_loaded_is_tried_again(page: Page, gateway: Gateway) -> None:
+    failed: list[str] = []
+
+    async def lost(route: Route) -> None:
+        if len(failed) < 2:
+            failed.append(route.request.url)
+            await route.abort()
+        else:
+            await route.continue_()
+
+    await page.route("**/first_run.js*", lost)
+    await page.goto(f"{gateway.url}/?topic=chat:new")
+    await expect(page.locator("#blank")).to_contain_text("Publisher")
+    assert len(failed) == 2

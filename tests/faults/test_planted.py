@@ -24,7 +24,7 @@ from tests.faults.tally import Tally
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
-TRIES = 5
+TRIES = 20
 """Schedules within which a bug must be found: what they meet depends on the moment."""
 
 

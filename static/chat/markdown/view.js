@@ -199,9 +199,9 @@ class FenceView extends BlockView {
     if (name === this.#coloured) return;
     this.#coloured = name;
     whenIdle(async () => {
-      const { codeParts } = await import('./code_colours.js');
-      // It may have been written anew meanwhile.
-      if (this.#coloured === name && this.#code.textContent === text) paint(this.#code.children, text, codeParts(language, text));
+      const colours = await import('./code_colours.js').catch(() => null);
+      // It may have been written anew meanwhile, or the gateway be away.
+      if (colours && this.#coloured === name && this.#code.textContent === text) paint(this.#code.children, text, colours.codeParts(language, text));
     });
   }
 
