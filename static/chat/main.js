@@ -93,8 +93,8 @@ const stops = new Stops({
   tell: (heading, text, bad) => notices.show('stop', { tone: bad ? 'bad' : '', symbol: bad ? 'alert' : 'stop', title: heading, text, short: true }),
   changed: () => {
     thread.changed = true;
-    painter.mark(conversation);
-    painter.mark(dock);
+    // The event may have been drawn before the answer told that it was this reader's doing.
+    ownChanged();
   },
 });
 

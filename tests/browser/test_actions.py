@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 
 import pytest
 from playwright.async_api import Browser, Page, WebSocketRoute, expect
@@ -228,6 +229,31 @@ async def test_stop_from_a_third_tab_opened_in_mid_run(stage: Stage) -> None:
         await expect(one.locator("#lane")).not_to_contain_text("Stopped by you")
         texts = [await page.locator("#lane .prose").inner_text() for page in (one, other, third)]
         assert texts[0] == texts[1] == texts[2]
+
+
+async def test_stop_whose_answer_comes_after_its_event_is_one_s_own_all_the_same(stage: Stage) -> None:
+    held: list[Callable[[], None]] = []
+
+    def late(route: WebSocketRoute) -> None:
+        server = route.connect_to_server()
+
+        def pass_on(message: str | bytes) -> None:
+            if '"status":"requested"' in str(message):
+                held.append(partial(route.send, message))
+            else:
+                route.send(message)
+
+        server.on_message(pass_on)
+
+    page = await stage.tab(0, late)
+    async with stage.publisher.run("t", agent="helper") as run:
+        await run.delta("I was saying ")
+        await expect(page.locator("#lane .prose")).to_contain_text("I was saying")
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.gather(page.keyboard.press("Escape"), asyncio.sleep(60))
+    await expect(page.locator("#lane")).to_contain_text("Stopped by")
+    held.pop()()
+    await expect(page.locator("#lane")).to_contain_text("Stopped by you")
 
 
 async def test_stop_that_the_agent_does_not_answer_never_says_stopped(stage: Stage) -> None:

@@ -81,7 +81,8 @@ export class TextView extends EntryView {
   #drawFoot() {
     const { live, interrupted, ended, last, at, message, verdict } = this.entry;
     const parts = [];
-    if (interrupted) parts.push(el('span', {}, interruption(ended, (by) => this.page.own.who(this.entry.run, by))));
+    const cut = interrupted && interruption(ended, (by) => this.page.own.who(this.entry.run, by));
+    if (cut) parts.push(el('span', {}, cut));
     else if (verdict !== null) parts.push(el('span', { class: 't-wait' }, verdict));
     else if (last && at !== null) parts.push(el('span', {}, clockTime(at)));
     if (!live && (last || interrupted)) {
@@ -91,7 +92,7 @@ export class TextView extends EntryView {
         copyButton(() => this.page.linkTo(message), { label: 'Copy link to this message', text: 'Link', icon: 'link' }),
       );
     }
-    const name = JSON.stringify([live, interrupted, ended, last, at, verdict]);
+    const name = JSON.stringify([live, cut, last, at, verdict]);
     if (this.#foot.dataset.shows === name) return;
     this.#foot.dataset.shows = name;
     setChildren(this.#foot, parts);
